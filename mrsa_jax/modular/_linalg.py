@@ -45,6 +45,15 @@ _left_to_numpy = [2**19]
 _LEAST_A_ROW = 100  # entries, however few there are
 
 
+def is_for_kernel(columns: int) -> bool:
+    """Return whether a kernel eliminates matrices of this many columns."""
+    from mrsa_jax.modular._rank_kernel import MOST_COLUMNS
+
+    # on a GPU `_rank_kernel` holds a matrix in registers; wider ones go through
+    # `_blocked` by XLA
+    return chosen_form(("xla", "pallas")) == "pallas" and columns <= MOST_COLUMNS
+
+
 def independent_rows(
     matrices: Array | np.ndarray,
     prime: int | None,
@@ -55,15 +64,20 @@ def independent_rows(
 
     Args:
         matrices: What `held` returned, or traced.
-        prime: Of 31 bits; None: the small one.
+        prime: Of 31 bits; None: the small one of the form that runs.
         steps: Rows after the first `steps` are compared with these only.
         count: Matrices from here on are padding; None: none are.
     """
     number = None if count is None else jnp.int32(count)
     of = None if prime is None else field(prime)
+    form: Any = _blocked
+    if is_for_kernel(matrices.shape[-1]):
+        from mrsa_jax.modular import _rank_kernel
+
+        form = _rank_kernel
     if not isinstance(matrices, jax.Array) or matrices.dtype.itemsize == 8:
-        matrices = residues(matrices, prime or _blocked.SMALL_PRIME)
-    return _blocked.independent_rows(matrices, of, steps, number)
+        matrices = residues(matrices, prime or form.SMALL_PRIME)
+    return form.independent_rows(matrices, of, steps, number)
 
 
 def held(matrices: np.ndarray | Array, *, padded: bool = False) -> np.ndarray | Array:
@@ -130,7 +144,7 @@ def _taken(matrices: np.ndarray | Array, places: np.ndarray) -> np.ndarray | Arr
 def ranks_modulo(
     matrices: np.ndarray | Array, prime: int | None, count: int
 ) -> Int32[Array, " batch"]:
-    """Return ranks modulo a 31-bit prime, or (None) the small one."""
+    """Return ranks modulo a 31-bit prime, or (None) the small one of the form that runs."""
     flags = independent_rows(matrices, prime, matrices.shape[1], count)
     return jnp.sum(flags, axis=1, dtype=jnp.int32)
 
@@ -167,7 +181,7 @@ def _lines_that_differ(matrices: Array) -> Array:
     """
     count, width = matrices.shape[1:]
     factors = np.cumprod(np.full(width, 0x9E3779B1, np.uint32), dtype=np.uint32)
-    words = matrices.astype(jnp.uint32) * factors
+    words = matrices.astype(jnp.uint32) * factors[None, None]
     sums = jnp.sum(words, axis=2, dtype=jnp.uint32)
     places = jnp.arange(count, dtype=jnp.int32)[None, :]
     is_alike = sums[:, :, None] == sums[:, None, :]
@@ -258,8 +272,9 @@ def rank(matrix: Any) -> Int32[Array, "*batch"]:
 
     Edge cases: under `jit` nothing is known of the values, and two primes that never
     change decide: a matrix made of their products deceives them. The batch is one
-    program: loops over the cores on a CPU that has numba, elimination in blocks by XLA
-    on all else.
+    program: loops over the cores on a CPU that has numba, one launch of a kernel on an
+    NVIDIA GPU (up to 128 rows or columns), elimination in blocks by XLA on all else.
+    Accelerators hand back one number after each prime, how many ranks are still open.
 
     Examples:
         >>> import mrsa_jax as mj
@@ -270,13 +285,16 @@ def rank(matrix: Any) -> Int32[Array, "*batch"]:
     Cost: rows**2 * columns / 2 multiplications a matrix and prime (rows <= columns).
     """
     array = as_integers(matrix, "matrix")
-    # One rule in two forms: compiled loops on a CPU, blocks of rows by XLA. Both decide
-    # modulo primes that are drawn for this call.
-    form = chosen_form(("loops", "xla"), array)
+    # One rule in three forms: compiled loops on a CPU, blocks of rows by XLA
+    # (`_blocked`), a kernel on a GPU (`_rank_kernel`). All decide modulo primes that
+    # are drawn for this call.
+    form = chosen_form(("loops", "xla", "pallas"), array)
     if form == "loops":
         array = np.asarray(array)
     rows, columns = array.shape[-2:]
-    if rows > columns:  # the fewer rows, the faster
+    # a kernel takes any number of rows, all else is faster the fewer there are
+    is_kernel = form == "pallas" and is_for_kernel(min(rows, columns))
+    if rows != columns and (rows < columns) == is_kernel:
         array = array.swapaxes(-1, -2)
     stacked = _stack(array)
     if is_traced(array):
@@ -334,7 +352,7 @@ def rank_trajectory(matrix: Any) -> Int32[Array, "... rows"]:
     """
     array = as_integers(matrix, "matrix")
     primes = _drawn_for(array)
-    if chosen_form(("loops", "xla"), array) == "loops":
+    if chosen_form(("loops", "xla", "pallas"), array) == "loops":
         host = np.asarray(array).reshape((-1, *array.shape[-2:]))
         ranks = np.max([_prefix_ranks_of_little(host, p) for p in primes], axis=0)
         return on_device(ranks.reshape(array.shape[:-1]), np.int32)

@@ -23,15 +23,10 @@ from mrsa_jax._core.arrays import on_device, one_program, pytree, static, zeros
 from mrsa_jax._core.device import is_traced
 from mrsa_jax._core.factories import also_traced, is_whole, plain, unless_traced
 from mrsa_jax._core.selector import SelectorState
-from mrsa_jax._core.streams import client_words
+from mrsa_jax.selection import _ranking
 from mrsa_jax.selection._checks import Fairness, check_sizes
 from mrsa_jax.selection._metrics import all_or_none, block_chances, chances_of_some
-from mrsa_jax.selection._ranking import (
-    block_any,
-    block_start_all,
-    count,
-    k_smallest,
-)
+from mrsa_jax.selection._ranking import Steps, Words, over_trials
 from mrsa_watch._base.errors import check_known, check_size, require
 
 
@@ -90,8 +85,8 @@ class BlockSelection:
 
         Equal in law for them.
         """
-        blocks = self.num_clients // int(self.block_size)
-        return dataclasses.replace(self, block_size=jnp.int32(1), num_clients=blocks)
+        count = self.num_clients // int(self.block_size)
+        return dataclasses.replace(self, block_size=jnp.int32(1), num_clients=count)
 
     def typed(self) -> list[tuple[Any, ...]]:
         """Return the calls that may have made it."""
@@ -124,26 +119,32 @@ class BlockSelection:
         Cost: a few passes over N; the family of possible cohorts is never enumerated.
         Takes trials as trailing axes (of `counts` too).
         """
-        blocks = self.blocks_per_cohort
-        by_use = self.least_used_blocks
-        eligible = block_start_all(available, self.block_size)
-        works = count(eligible) >= blocks
+        cohort, counts = over_trials(_choose, self, key, available, state.counts)
+        return cohort, SelectorState(counts)
 
-        def least_used() -> Array:
-            words = client_words(key, self.num_clients)
-            wanted = jnp.where(works, by_use, 0)
-            return k_smallest(words, eligible, wanted, state.counts)
 
-        def others(chosen: Array) -> Array:
-            words = client_words(key, self.num_clients, 1)
-            wanted = jnp.where(works, blocks - by_use, 0)
-            return chosen | k_smallest(words, eligible & ~chosen, wanted)
+def _choose(
+    scheme: BlockSelection, steps: Steps, words: Words, available: Array, counts: Array
+) -> tuple[Array, Array]:
+    """Return the cohort and the new counts."""
+    blocks, by_use = scheme.blocks_per_cohort, scheme.least_used_blocks
+    eligible = _ranking.block_start_all(available, scheme.block_size, steps)
+    works = _ranking.count(eligible) >= blocks
 
-        # which of the two searches run is data, so that one program serves all schemes
-        chosen = lax.cond(by_use > 0, least_used, lambda: jnp.zeros_like(eligible))
-        chosen = lax.cond(blocks > by_use, others, lambda chosen: chosen, chosen)
-        cohort = block_any(chosen, self.block_size)
-        return cohort, SelectorState(state.counts + cohort.astype(jnp.int32))
+    def least_used() -> Array:
+        return _ranking.k_smallest(
+            words(0), eligible, jnp.where(works, by_use, 0), steps, counts
+        )
+
+    def others(chosen: Array) -> Array:
+        wanted = jnp.where(works, blocks - by_use, 0)
+        return chosen | _ranking.k_smallest(words(1), eligible & ~chosen, wanted, steps)
+
+    # which of the two searches run is data, so that one program serves all schemes
+    chosen = lax.cond(by_use > 0, least_used, lambda: jnp.zeros_like(eligible))
+    chosen = lax.cond(blocks > by_use, others, lambda chosen: chosen, chosen)
+    cohort = _ranking.block_any(chosen, scheme.block_size, steps)
+    return cohort, counts + cohort.astype(jnp.int32)
 
 
 def sizes_as_data(
@@ -335,5 +336,6 @@ def batch_partitioning(
     """
     n, k, t = sizes_as_data(num_clients, cohort_size, privacy_target)
     by_use = {"least_used": 1, "uniform": 0, "greedy": k // t}
-    check_known(fairness, "fairness", by_use, "a known mode")
-    return _build(n, t, k // t, by_use[fairness])
+    return _build(
+        n, t, k // t, by_use[check_known(fairness, "fairness", by_use, "a known mode")]
+    )

@@ -28,8 +28,8 @@ def runs_loops(key: Any, selector: Any, availability: Any) -> bool:
 
     Its availability must be for its clients.
     """
-    # `_loops` plays what these choose with JAX, from the same words; a class made from
-    # them may choose otherwise
+    # `_loops` plays what these choose with JAX and `_ranking` on a GPU, from the same
+    # words; a class made from them may choose otherwise
     is_played = type(selector) in (BlockSelection, BernoulliSelection)
     if not (is_played and "_limits" in vars(type(availability)) and is_threefry(key)):
         return False
@@ -38,7 +38,7 @@ def runs_loops(key: Any, selector: Any, availability: Any) -> bool:
     shapes = [()] if type(selector) is BlockSelection else [(), (clients,)]
     is_single = all(leaf.shape in shapes for leaf in jax.tree.leaves(selector))
     is_single &= all(leaf.ndim == 1 for leaf in jax.tree.leaves(availability))
-    form = chosen_form(("loops", "xla"), key, selector, availability)
+    form = chosen_form(("loops", "xla", "pallas"), key, selector, availability)
     # the loops take a table: a client's limits over a cycle, of all together up to 1
     # GiB
     return form == "loops" and is_single and availability._period * clients <= 2**28

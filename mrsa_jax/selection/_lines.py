@@ -33,7 +33,7 @@ from mrsa_jax._core.arrays import (
 from mrsa_jax._core.selector import SelectorState
 from mrsa_jax._core.streams import client_words
 from mrsa_jax.selection._checks import Fairness, check_grids
-from mrsa_jax.selection._ranking import k_smallest, word_key
+from mrsa_jax.selection._ranking import device_steps, k_smallest, word_key
 from mrsa_watch._base.errors import check_known, check_size, require
 
 _MOST_LINES = 16  # of a component whose subsets are enumerated: grids up to 8 x 8
@@ -135,6 +135,7 @@ class LineSelection:
         axes (of `counts` too).
         """
         wanted = self.lines_per_cohort
+        steps = device_steps()
         components, classes, lines = self.shape
         total = components * classes * lines
         clients = state.counts.at[self.members].get(mode="fill", fill_value=0)
@@ -150,7 +151,7 @@ class LineSelection:
         held = (table & is_cheap[:, :, None]).reshape(free.shape)
         works = (spare >= 0).astype(jnp.int32)
         least = jnp.where(self.least_used_lines > 0, use, 0)
-        first = k_smallest(client_words(key, total), held, works, least)
+        first = k_smallest(client_words(key, total), held, works, steps, least)
         is_first = first.reshape(table.shape).any(axis=2)
         # The first line decides on the class of its component; of the others the class
         # with most lines on offer is taken, ties by the smallest word.
@@ -163,7 +164,7 @@ class LineSelection:
         rest = (table & taken[:, :, None]).reshape(free.shape) & ~first
         least = jnp.where(self.least_used_lines > 1, use, 0)
         words = client_words(key, total, 2)
-        others = k_smallest(words, rest, works * (wanted - 1), least)
+        others = k_smallest(words, rest, works * (wanted - 1), steps, least)
         chosen = (first | others).at[self.lines_of].get(mode="fill", fill_value=False)
         cohort = chosen.any(axis=1)
         return cohort, SelectorState(state.counts + cohort.astype(jnp.int32))

@@ -27,10 +27,10 @@ from mrsa_jax._core.arrays import (
 )
 from mrsa_jax._core.device import is_traced
 from mrsa_jax._core.factories import also_traced, is_whole, unless_traced
-from mrsa_jax._core.streams import client_words
+from mrsa_jax.selection import _ranking
 from mrsa_jax.selection._blocks import sizes_as_data
 from mrsa_jax.selection._metrics import all_or_none
-from mrsa_jax.selection._ranking import count, k_smallest
+from mrsa_jax.selection._ranking import Steps, Words, over_trials
 from mrsa_watch._base.errors import check_size, require
 from mrsa_watch._base.values import by_value
 
@@ -110,26 +110,37 @@ class PowerOfChoice:
 
         Takes trials as trailing axes.
         """
-        online = count(available)
-        works = online >= self.cohort_size
-        wanted = jnp.where(works, jnp.minimum(self.num_candidates, online), 0)
-        words = client_words(key, self.num_clients)
-        candidates = k_smallest(words, available, wanted)
-        # at least 0, smallest for the highest loss
-        gain = jnp.max(self.highest) - state.log_losses
-        wanted = jnp.where(works, self.cohort_size, 0)
-        words = client_words(key, self.num_clients, 1)
-        cohort = k_smallest(words, candidates, wanted, gain)
-        ends = tuple(range(1, available.ndim))
-        highest = jnp.expand_dims(self.highest, ends)
-        lowest = jnp.expand_dims(self.lowest, ends)
-        # A skipped round trains nothing: losses stay.
-        rise = self.rise * works.astype(jnp.int32)[None]
-        lower = jnp.maximum(state.log_losses - self.fall, lowest)
-        higher = jnp.minimum(state.log_losses + rise, highest)
-        losses = jnp.where(cohort, lower, higher)
-        counts = state.counts + cohort.astype(jnp.int32)
-        return cohort, PowerOfChoiceState(counts, losses)
+        found = over_trials(_choose, self, key, available, *state)
+        return found[0], PowerOfChoiceState(*found[1:])
+
+
+def _choose(
+    scheme: PowerOfChoice,
+    steps: Steps,
+    words: Words,
+    available: Array,
+    counts: Array,
+    log_losses: Array,
+) -> tuple[Array, Array, Array]:
+    """Return the cohort, the new counts and the new losses."""
+    online = _ranking.count(available)
+    works = online >= scheme.cohort_size
+    wanted = jnp.where(works, jnp.minimum(scheme.num_candidates, online), 0)
+    candidates = _ranking.k_smallest(words(0), available, wanted, steps)
+    # at least 0, smallest for the highest loss
+    gain = jnp.max(scheme.highest) - log_losses
+    asked = jnp.where(works, scheme.cohort_size, 0)
+    cohort = _ranking.k_smallest(words(1), candidates, asked, steps, gain)
+    # A skipped round trains nothing: losses stay.
+    moves = works.astype(jnp.int32)[None]
+    ends = tuple(range(1, available.ndim))
+    highest, lowest = (
+        jnp.expand_dims(scheme.highest, ends),
+        jnp.expand_dims(scheme.lowest, ends),
+    )
+    lower = jnp.maximum(log_losses - scheme.fall, lowest)
+    higher = jnp.minimum(log_losses + scheme.rise * moves, highest)
+    return cohort, counts + cohort.astype(jnp.int32), jnp.where(cohort, lower, higher)
 
 
 @also_traced

@@ -6,24 +6,32 @@ their minimum, or their spread over their members, takes log2(size) shifted pass
 `size` is data. Clients are the first axis; any axes that follow are trials, innermost
 so that passes vectorise over them.
 
-A CPU searches, in as many passes as the values need; other devices sort the keys of
-each trial, in as few calls whatever the values. The results are the same.
+How steps are made differs by device, their results do not (`Steps`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, Literal, NamedTuple
 
+import jax
 import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Int32, UInt32
 
-from mrsa_jax._core.array_types import Counts, Flags
+from mrsa_jax._core.array_types import Counts, Flags, TrialKeys
 from mrsa_jax._core.arrays import varying_like
-from mrsa_jax._core.device import platform
+from mrsa_jax._core.device import chosen_form, platform
+from mrsa_jax._core.streams import client_words, key_words, words_of_clients
+
+# "search": as many passes as the values need, which is fewest on a CPU. "sort": the
+# keys of each trial are sorted, in as few calls whatever the values. "bits": inside a
+# kernel that holds all clients of its trials in registers, one step for each bit of a
+# key, and blocks by a product.
+Steps = Literal["search", "sort", "bits"]
 
 _TOP = 2**31 - 1  # the key of a client who is no candidate
+_KEY_BITS = 31
 _Aim = Callable[[Array, Array, Array], Array]
 
 
@@ -59,14 +67,16 @@ def word_key(
     return jnp.minimum((words >> 1).astype(jnp.int32), _TOP - 1)
 
 
-def _searches() -> bool:
-    return platform() == "cpu"
+def device_steps() -> Steps:
+    """Return how passes over clients are made outside of kernels."""
+    return "search" if platform() == "cpu" else "sort"
 
 
 def k_smallest(
     words: UInt32[Array, " clients *trials"],
     candidates: Flags,
     k: Int32[Array, "*trials"],
+    steps: Steps,
     numbers: Counts | None = None,
 ) -> Flags:
     """Return the k candidates with the smallest (number, word, index).
@@ -75,6 +85,7 @@ def k_smallest(
         words: Uniform 32-bit words, of which 31 bits are compared.
         candidates: Who may be chosen.
         k: How many, from 0 to the number of candidates.
+        steps: How.
         numbers: From 0 to 2^31 - 2, e.g. how often a client took part; the same for all
             if None: then any k candidates, uniformly.
 
@@ -85,8 +96,10 @@ def k_smallest(
     aims: tuple[_Aim, ...] = (_interpolate,)
     if numbers is not None:
         keys, aims = (numbers, *keys), (_halve, *aims)
-    if not _searches():
+    if steps == "sort":
         return _by_sorting(keys, candidates, k)
+    if steps == "bits":
+        return _by_bits(keys, candidates, k)
     split = _Split(jnp.zeros_like(candidates), candidates, count(candidates), k)
     for key, aim in zip(keys, aims, strict=True):
         split = _refine(key, split, aim)
@@ -112,10 +125,39 @@ def _by_sorting(keys: tuple[Array, ...], candidates: Array, k: Array) -> Array:
     return candidates & is_below & (k > 0)[None]
 
 
+def _by_bits(keys: tuple[Array, ...], candidates: Array, k: Array) -> Array:
+    """Return who is below the k-th, found bit by bit, or tied with it by one key after another."""
+    chosen = jnp.zeros_like(candidates)
+    tied = candidates
+    missing = k
+    for key in keys:
+        kth = _kth(key, tied, missing, _KEY_BITS)
+        below = tied & (key < kth[None])
+        chosen |= below
+        tied &= key == kth[None]
+        missing -= count(below)
+    return _first_of_tied(chosen, tied, missing)
+
+
 def _first_of_tied(chosen: Array, tied: Array, missing: Array) -> Array:
     """Add the first `missing` of the tied clients to those who are chosen."""
-    places = jnp.cumsum(tied, axis=0, dtype=jnp.int32)
-    return chosen | (tied & (places <= missing[None]))
+    index = lax.broadcasted_iota(jnp.int32, tied.shape, 0)
+    last = _kth(index, tied, missing, (len(index) - 1).bit_length())
+    return chosen | (tied & (index <= last[None]) & (missing > 0)[None])
+
+
+def _kth(key: Array, among: Array, k: Array, num_bits: int) -> Array:
+    """Return the k-th smallest key of some clients; 0 where k is 0.
+
+    It is the largest number that fewer than k keys are below.
+    """
+    masked = jnp.where(among, key, _TOP)
+
+    def step(i: Array, found: Array) -> Array:
+        probe = found | (1 << (jnp.int32(num_bits - 1) - i))
+        return jnp.where(count(masked < probe[None]) < k, probe, found)
+
+    return lax.fori_loop(0, num_bits, step, jnp.zeros_like(k))
 
 
 def _refine(key: Array, split: _Split, aim: _Aim) -> _Split:
@@ -196,7 +238,7 @@ def _interpolate(width: Array, k: Array, num_keys: Array) -> Array:
     return (width.astype(jnp.float32) * jnp.minimum(share, 0.999)).astype(jnp.int32)
 
 
-def block_start_all(flags: Flags, size: Int32[Array, ""]) -> Flags:
+def block_start_all(flags: Flags, size: Int32[Array, ""], steps: Steps) -> Flags:
     """Flag the first client of each block of `size` neighbours whose flags all hold.
 
     Blocks are clients 0 to size - 1 and so on; a last block of fewer does not count.
@@ -204,18 +246,22 @@ def block_start_all(flags: Flags, size: Int32[Array, ""]) -> Flags:
     """
     index = lax.broadcasted_iota(jnp.int32, flags.shape, 0)
     starts = lax.rem(index, jnp.broadcast_to(size, index.shape)) == 0
-    return starts & _windows(flags, size, ahead=True)
+    if steps == "bits":
+        return starts & (_block_counts(flags, size) == size)
+    return starts & _windows(flags, size, steps, ahead=True)
 
 
-def block_any(starts: Flags, size: Int32[Array, ""]) -> Flags:
+def block_any(starts: Flags, size: Int32[Array, ""], steps: Steps) -> Flags:
     """Return for each client the flag of its block's first client.
 
     Others must have none.
     """
-    return _windows(starts, size, ahead=False)
+    if steps == "bits":
+        return _block_counts(starts, size) > 0
+    return _windows(starts, size, steps, ahead=False)
 
 
-def _windows(flags: Array, size: Array, *, ahead: bool) -> Array:
+def _windows(flags: Array, size: Array, steps: Steps, *, ahead: bool) -> Array:
     """Join the flags of windows of `size` clients.
 
     Ahead of each client all of them must hold, behind it any.
@@ -234,8 +280,126 @@ def _windows(flags: Array, size: Array, *, ahead: bool) -> Array:
         return (a & shifted if ahead else a | shifted), width + by
 
     carry = varying_like((flags, jnp.int32(1)), flags, size)
-    if _searches():
+    if steps == "search":
         return lax.while_loop(lambda carry: carry[1] < size, step, carry)[0]
     for _ in range((n - 1).bit_length()):
         carry = step(carry)  # joins nothing once the width is reached
     return carry[0]
+
+
+def _block_counts(flags: Array, size: Array) -> Array:
+    """Return how many flags hold in each client's block, as a product with who shares a block."""
+    n = flags.shape[0]
+    row, column = (lax.broadcasted_iota(jnp.int32, (n, n), axis) for axis in (0, 1))
+    size = jnp.broadcast_to(size, (n, n))
+    together = (lax.div(row, size) == lax.div(column, size)).astype(jnp.bfloat16)
+    members = flags.astype(jnp.bfloat16)
+    counts = jnp.dot(together, members, preferred_element_type=jnp.float32)
+    return counts.astype(jnp.int32)
+
+
+# A round of selection is a few dozen passes over the clients of each trial, between
+# which nothing needs to leave the chip: on an NVIDIA GPU one program holds all clients
+# of a few trials and makes the whole choice, random words included.
+
+Words = Callable[[int], Array]  # which of a client's words -> uint32[N, ...]
+
+_MOST_CLIENTS = 128  # whose blocks are counted by one product of tiles
+_FEWEST_ROWS = 16  # of a product
+# clients x trials of a program: four registers an array for each of 512 threads
+_TILE = 2048
+_WARPS = 16
+
+
+def over_trials(
+    choose: Callable[..., tuple[Array, ...]],
+    scheme: Any,
+    key: TrialKeys,
+    *columns: Array,
+) -> tuple[Array, ...]:
+    """Return a round's choice: `choose(scheme, steps, words, *columns)`.
+
+    Args:
+        choose: Takes the scheme, how to make its passes (`_ranking.Steps`), a function
+            that draws a word of each client, and the columns; returns arrays like the
+            columns.
+        scheme: A pytree of scalars and vectors [N].
+        key: Keys, whose axes are the trials'.
+        columns: [N, *trials]: who is available, and the scheme's state.
+
+    Returns:
+        What `choose` returns: the cohort, and the scheme's new state.
+    """
+    # a GPU works on tiles of trials, whose columns stay in its registers; else XLA maps
+    # over them
+    num_clients = columns[0].shape[0]
+    if num_clients <= _MOST_CLIENTS and chosen_form(("xla", "pallas")) == "pallas":
+        flat = [column.reshape(num_clients, -1) for column in columns]
+        halves = [half.reshape(-1) for half in key_words(key)]
+        results = _in_tiles(choose, scheme, halves, flat)
+        return tuple(a.reshape(columns[0].shape) for a in results)
+
+    def draw(word: int) -> Array:
+        return client_words(key, num_clients, word)
+
+    return choose(scheme, device_steps(), draw, *columns)
+
+
+def _in_tiles(
+    choose: Callable[..., tuple[Array, ...]],
+    scheme: Any,
+    halves: list[Array],
+    columns: list[Array],
+) -> tuple[Array, ...]:
+    """Choose by one kernel, each program for all clients of a tile of trials."""
+    from jax.experimental import pallas as pl
+    from jax.experimental.pallas import triton
+
+    from mrsa_jax._core.kernels import launch
+
+    num_clients, num_trials = columns[0].shape
+    rows = max(_FEWEST_ROWS, pl.next_power_of_2(num_clients))
+    tile = _TILE // rows
+    leaves, structure = jax.tree.flatten(scheme)
+    numbers = [leaf.reshape(-1) for leaf in leaves]
+    before = len(numbers) + len(halves)
+
+    def kernel(*refs: Any) -> None:
+        row, first = jax.lax.iota(jnp.int32, rows), pl.program_id(0) * tile
+        is_trial = first + jax.lax.iota(jnp.int32, tile) < num_trials
+        inside = (row < num_clients)[:, None] & is_trial[None, :]
+        place = (pl.ds(0, rows), pl.ds(first, tile))
+        # rows beyond the clients are never available
+        client = jnp.minimum(row, num_clients - 1)
+        own = [
+            ref[0] if leaf.ndim == 0 else ref[client]
+            for ref, leaf in zip(refs[: len(leaves)], leaves, strict=True)
+        ]
+        low, high = (
+            triton.load(ref.at[pl.ds(first, tile)], mask=is_trial, other=0)
+            for ref in refs[len(leaves) : before]
+        )
+        loaded = [
+            triton.load(ref.at[place], mask=inside, other=column.dtype.type(0))
+            for ref, column in zip(refs[before : -len(columns)], columns, strict=True)
+        ]
+
+        def draw(word: int) -> Array:
+            return words_of_clients((low, high), rows, word)
+
+        found = choose(jax.tree.unflatten(structure, own), "bits", draw, *loaded)
+        for ref, values in zip(refs[-len(columns) :], found, strict=True):
+            triton.store(ref.at[place], values, mask=inside)
+
+    found = launch(
+        "choose",
+        kernel,
+        (pl.cdiv(num_trials, tile),),
+        columns,
+        *numbers,
+        *halves,
+        *columns,
+        num_warps=_WARPS,
+        input_output_aliases={before + i: i for i in range(len(columns))},
+    )
+    return tuple(found)

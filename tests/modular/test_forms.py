@@ -11,10 +11,10 @@ import pytest
 import mrsa_jax as mj
 from mrsa_jax._core.arrays import on_device
 from mrsa_jax._core.prime import PRIMES
-from mrsa_jax.modular import _blocked, _linalg, rank, rank_trajectory
+from mrsa_jax.modular import _blocked, _linalg, _rank_kernel, rank, rank_trajectory
 
-FORMS = ("loops", "xla")
-SMALL = (_blocked.SMALL_PRIME, 46_337, 8_191)
+FORMS = ("loops", "xla", "pallas")
+SMALL = (_blocked.SMALL_PRIME, _rank_kernel.SMALL_PRIME, 8_191)
 
 
 def exact_ranks(matrix: np.ndarray) -> list[int]:
@@ -112,17 +112,20 @@ def test_numpy_takes_what_is_little_until_loops_are_worth_compiling(
     assert rank_trajectory(matrices[:2]).tolist() == exact[name][:2]
 
 
-def test_small_primes_leave_open_what_they_divide() -> None:
+@pytest.mark.parametrize("form", ["xla", "pallas"])
+def test_small_primes_leave_open_what_they_divide(form: str) -> None:
     # else the cases above would say nothing of drawn primes
-    words = _linalg.held(CASES["128"])
-    found = np.asarray(_linalg.ranks_modulo(words, None, 5))
-    own = 2 + SMALL.index(_blocked.SMALL_PRIME)
+    with mj.use_form(form):
+        words = _linalg.held(CASES["128"])
+        found = np.asarray(_linalg.ranks_modulo(words, None, 5))
+        prime = _rank_kernel.SMALL_PRIME if form == "pallas" else _blocked.SMALL_PRIME
+    own = 2 + SMALL.index(prime)
     expected = [exact_ranks(matrix)[-1] for matrix in CASES["128"]]
     assert found[own] == expected[own] - 1
     assert [found[k] - expected[k] for k in range(5) if k != own] == [0] * 4
 
 
-@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("form", ["xla", "pallas"])
 def test_transformed_calls_equal_plain_ones(form: str) -> None:
     bools = jnp.asarray(CASES["bools"][:32])
     expected = rank_trajectory(bools)

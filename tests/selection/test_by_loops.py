@@ -159,8 +159,9 @@ def test_who_runs_by_loops() -> None:
     many, long = selection.uniform(2**15, 2), diurnal(0.3, 0.2, 2**14)
     assert not _by_loops.runs_loops(key, many, long.for_clients(2**15))
     assert not _by_loops.runs_loops(jax.random.key(1, impl="rbg"), scheme, online)
-    with mj.use_form("xla"):
-        assert not _by_loops.runs_loops(key, scheme, online)
+    for form in ("xla", "pallas"):
+        with mj.use_form(form):
+            assert not _by_loops.runs_loops(key, scheme, online)
     traced = jax.jit(
         lambda own: (_by_loops.runs_loops(own, scheme, online), own)[0] + 0
     )

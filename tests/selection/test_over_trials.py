@@ -1,4 +1,4 @@
-"""A round's choice by sorting against the search that a CPU makes, and trials in chunks."""
+"""A round's choice by kernel and by sorting against the search that a CPU makes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ def schemes(n, k, t):
     ]
 
 
-# one trial and many; clients that are no power of two, and just enough
+# trials that fill no tile, and more than one; clients that are no power of two, and
+# just enough
 @pytest.mark.parametrize(("n", "k", "t", "trials"), [(1, 1, 1, 3), (18, 6, 3, 150)])
 def test_all_ways_choose_the_same(n, k, t, trials):
     online = independent([0.3 * (i % 3) / 2 for i in range(n)])
@@ -33,11 +34,38 @@ def test_all_ways_choose_the_same(n, k, t, trials):
                 selection.rollout_trials(5, scheme, online, 6, trials)
             )
         assert expected.any()
+        with mj.use_form("pallas"):
+            by_kernel = np.asarray(
+                selection.rollout_trials(5, scheme, online, 6, trials)
+            )
+            alone = np.asarray(selection.rollout(5, scheme, online, 6))
+        assert (by_kernel == expected).all()
+        assert (alone == expected[0]).all()
         with compiling_for("tpu", 2**15, 2**34):
             by_sorting = np.asarray(
                 selection.rollout_trials(5, scheme, online, 6, trials)
             )
         assert (by_sorting == expected).all()
+
+
+def test_the_kernel_maps_over_configurations():
+    picks = [selection.batch_partitioning(18, 6, t) for t in (2, 3)]
+    online = [independent(rate) for rate in (0.1, 0.3)]
+    expected = selection.rollout_many([1, 2], picks, online, 4, num_trials=3)
+    with mj.use_form("pallas"):
+        assert (
+            selection.rollout_many([1, 2], picks, online, 4, num_trials=3) == expected
+        ).all()
+
+
+def test_more_clients_than_the_kernel_takes_are_no_error(monkeypatch):
+    monkeypatch.setattr("mrsa_jax.selection._ranking._MOST_CLIENTS", 11)
+    scheme, online = selection.uniform(13, 5), independent(0.4)
+    expected = np.asarray(selection.rollout_trials(1, scheme, online, 3, 2))
+    monkeypatch.setattr("mrsa_jax.selection._ranking._in_tiles", None)
+    with mj.use_form("pallas"):
+        found = np.asarray(selection.rollout_trials(1, scheme, online, 3, 2))
+    assert (found == expected).all()
 
 
 def test_a_full_device_is_given_half_a_chunk(monkeypatch):

@@ -2,29 +2,18 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator
+import functools
+import typing
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from mrsa_jax._core.device import compiling_for
 from mrsa_jax.selection import _ranking
 
-
-@contextlib.contextmanager
-def _device(name: str) -> Iterator[None]:
-    """Choose as on a CPU, by searching, or as elsewhere, by sorting."""
-    with contextlib.ExitStack() as stack:
-        if name != "cpu":
-            stack.enter_context(compiling_for(name, 2**15, 2**34))
-        yield
-
-
-DEVICES = ("cpu", "tpu")
-_smallest = jax.jit(_ranking.k_smallest)
+STEPS = typing.get_args(_ranking.Steps)
+_smallest = jax.jit(_ranking.k_smallest, static_argnames="steps")
 
 
 def _by_sorting(
@@ -47,21 +36,19 @@ def _check(
     columns = list(zip(numbers.T, words.T, candidates.T, k, strict=True))
     both = np.stack([_by_sorting(*column) for column in columns], axis=1)
     alone = np.stack([_by_sorting(0 * n, w, c, m) for n, w, c, m in columns], axis=1)
-    for name in DEVICES:
-        with _device(name):
-            got = _smallest(words, candidates, k, numbers)
-            assert (np.asarray(got) == both).all(), name
-            got = _smallest(words, candidates, k)
-            assert (np.asarray(got) == alone).all(), name
+    for steps in STEPS:
+        got = _smallest(words, candidates, k, numbers=numbers, steps=steps)
+        assert (np.asarray(got) == both).all(), steps
+        got = _smallest(words, candidates, k, steps=steps)
+        assert (np.asarray(got) == alone).all(), steps
 
 
-@pytest.mark.parametrize("name", DEVICES)
+@pytest.mark.parametrize("steps", STEPS)
 @pytest.mark.parametrize("k", [0, 1, 2, 3, 4])
-def test_small_case_by_hand(k: int, name: str) -> None:
+def test_small_case_by_hand(k: int, steps: _ranking.Steps) -> None:
     words = np.array([9, 2**32 - 1, 4, 4, 2**32 - 1, 0], np.uint32)
     candidates = np.array([1, 1, 1, 1, 0, 0], bool)
-    with _device(name):
-        chosen = _smallest(words, candidates, jnp.int32(k))
+    chosen = _smallest(words, candidates, jnp.int32(k), steps=steps)
     expected = [[], [2], [2, 3], [0, 2, 3], [0, 1, 2, 3]][k]
     assert np.flatnonzero(chosen).tolist() == expected
 
@@ -86,46 +73,43 @@ def test_every_tie_falls_to_the_next_key(n: int) -> None:
     _check(numbers, words, candidates, k)
 
 
-@pytest.mark.parametrize("name", DEVICES)
-def test_trials_are_data_and_map(name: str) -> None:
+@pytest.mark.parametrize("steps", STEPS)
+def test_trials_are_data_and_map(steps: _ranking.Steps) -> None:
     rng = np.random.default_rng(0)
     words = rng.integers(0, 2**32, (30, 64), dtype=np.uint32)
     candidates = rng.random((30, 64)) < 0.5
     k = rng.integers(0, candidates.sum(0) + 1).astype(np.int32)
-    with _device(name):
-        chosen = _smallest(words, candidates, k)
-        mapped = jax.vmap(_smallest, in_axes=(1, 1, 0), out_axes=1)(
-            words, candidates, k
-        )
+    chosen = _smallest(words, candidates, k, steps=steps)
+    one = functools.partial(_ranking.k_smallest, steps=steps)
+    mapped = jax.jit(jax.vmap(one, in_axes=(1, 1, 0), out_axes=1))(words, candidates, k)
     assert np.array_equal(mapped, chosen)
 
 
-@pytest.mark.parametrize("name", DEVICES)
-def test_blocks_against_loops(name: str) -> None:
+@pytest.mark.parametrize("steps", STEPS)
+def test_blocks_against_loops(steps: _ranking.Steps) -> None:
     """Every size in one program, those that leave a rest at the end among them."""
     rng = np.random.default_rng(0)
     flags = rng.random((24, 40)) < 0.8
     flags[:12, 0] = True
-    sizes = jnp.arange(1, 25, dtype=jnp.int32)
-    with _device(name):
-        whole = jax.vmap(_ranking.block_start_all, (None, 0))(jnp.asarray(flags), sizes)
+    whole = jax.jit(_ranking.block_start_all, static_argnames="steps")
+    spread = jax.jit(_ranking.block_any, static_argnames="steps")
     for size in range(1, 25):
         starts = np.zeros_like(flags)
         expected = np.zeros_like(flags)
         for first in range(0, 24 - size + 1, size):
             starts[first] = flags[first : first + size].all(0)
             expected[first : first + size] = starts[first]
-        assert (np.asarray(whole[size - 1]) == starts).all()
-        with _device(name):
-            spread = _ranking.block_any(jnp.asarray(starts), jnp.int32(size))
-        assert (np.asarray(spread) == expected).all()
+        assert (np.asarray(whole(flags, jnp.int32(size), steps=steps)) == starts).all()
+        assert (
+            np.asarray(spread(starts, jnp.int32(size), steps=steps)) == expected
+        ).all()
 
 
 def test_block_size_is_data() -> None:
     flags = jnp.asarray(np.random.default_rng(0).random(24) < 0.8)
     sizes = jnp.asarray([1, 2, 3, 4, 6, 12], jnp.int32)
-    for name in DEVICES:
-        with _device(name):
-            mapped = jax.vmap(_ranking.block_start_all, (None, 0))(flags, sizes)
-            for row, size in zip(mapped, sizes, strict=True):
-                assert (row == _ranking.block_start_all(flags, size)).all()
+    for steps in ("search", "sort"):
+        of = functools.partial(_ranking.block_start_all, steps=steps)
+        mapped = jax.vmap(of, (None, 0))(flags, sizes)
+        for row, size in zip(mapped, sizes, strict=True):
+            assert (row == of(flags, size)).all()
