@@ -1,7 +1,6 @@
 from ._dataset import (
     ClientData as ClientData,
     Dataset as Dataset,
-    augment as augment,
     check_client_data as check_client_data,
     class_counts as class_counts,
     label_dropout_rates as label_dropout_rates,
