@@ -243,6 +243,18 @@ def _beside_numpy(path: pathlib.Path, tree: ast.Module) -> list[str]:
     return [f"{path} loads {name}" for name in sorted(names - known)]
 
 
+def test_numba_is_imported_at_one_place() -> None:
+    """Elsewhere it would be imported under settings with which it compiles nothing."""
+    places = {"numba_here.py", "compiled.py"}
+    others = [
+        path
+        for path in [*MODULES, *WATCH, *PAPERS]
+        if path.name not in places
+        and any(name.split(".")[0] == "numba" for name in _imports(_tree(path)))
+    ]
+    assert others == []
+
+
 def test_violations_are_seen(tmp_path: pathlib.Path) -> None:
     tree = ast.parse("import scipy\ndef f():\n    from mrsa_jax.study import run")
     path = ROOT / "modular" / "_ring.py"

@@ -433,11 +433,18 @@ def privacy_rows() -> dict[str, Row]:
     """Return the rows of `privacy`."""
     blocks, away = selection.batch_partitioning(N, 2, 2), online.independent(0.2)
     return {
+        "attribute_bound": _of(
+            lambda q: jax.tree.leaves(privacy.attribute_bound(4, q)), CHANCES
+        ),
         "audit": _not(SEARCH, privacy.audit, P),
         "audit_steps": _not(SEARCH, lambda p: list(privacy.audit_steps(p)), P),
         "client_privacy": _not(SEARCH, privacy.client_privacy, P),
         "collusion_risk": _not(
             VALUE, lambda p: privacy.collusion_risk(0, p, 0.25, 10), P
+        ),
+        "determined": _not(SEARCH, lambda p: privacy.determined(p, p.sum(axis=1)), P),
+        "determined_rate": _not(
+            SEARCH, lambda p: privacy.determined_rate(p, "bits:0.5", 2, nodes=0), P
         ),
         "distinguishability": _not(VALUE, privacy.distinguishability, P),
         "first_exposure": _of(privacy.first_exposure, P),
@@ -1047,7 +1054,8 @@ NO_ARRAYS = {
         ClipRule LIKELIEST_WRAP MOST_CLIENTS Quantizer RingNoise lattice
     """,
     "privacy": """
-        Audit CollusionRisk Distinguishability Gate ParticipationLog
+        AttributeBound Audit CollusionRisk Determined DeterminedRate
+        Distinguishability Gate ParticipationLog
         Recipe certificate read_log
     """,
     "design": """

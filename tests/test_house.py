@@ -25,7 +25,7 @@ PACKAGE = ROOT / "mrsa_jax"
 
 # tokens of code, of each family and of the modules beside them
 TOKENS = {
-    "_core": 32_900,
+    "_core": 33_100,
     "attacks": 23_400,
     "availability": 4_500,
     "bench": 12_000,
@@ -39,7 +39,7 @@ TOKENS = {
     "live": 1_500,
     "modular": 10_400,
     "plotting": 17_600,
-    "privacy": 90_000,
+    "privacy": 94_800,
     "protocol": 17_100,
     "quantize": 6_600,
     "secagg": 41_200,
@@ -54,20 +54,20 @@ TREES = {
     "papers": ROOT / "papers",
     "benchmarks": ROOT / "benchmarks",
 }
-MOST_TOKENS = 750_000
+MOST_TOKENS = 754_000
 MOST_TOKENS_A_LINE = 9.3
-MOST = {"rulers": 272, "Any": 3_390, "vague names": 2_860, "odd openings": 810}
+MOST = {"rulers": 272, "Any": 3_440, "vague names": 2_860, "odd openings": 810}
 LEAST_COMMENTS = 0.025
 NAMES = {
     "attacks": 28, "availability": 12, "bench": 7, "data": 17, "design": 5, "dp": 13,
     "federated": 33, "graphs": 12, "hetero": 29, "live": 5, "modular": 12, "plotting": 20,
-    "privacy": 25, "protocol": 10, "quantize": 12, "secagg": 40, "selection": 33, "study": 40,
+    "privacy": 31, "protocol": 10, "quantize": 12, "secagg": 40, "selection": 33, "study": 40,
 }  # fmt: skip
 DEPENDENCIES = 17
 # modules of the package that a command loads
 LOADED = {
-    "simulate --rounds 5 --trials 2 --schemes uniform --out out": 116,
-    "audit log.csv": 98,
+    "simulate --rounds 5 --trials 2 --schemes uniform --out out": 128,
+    "audit log.csv": 110,
 }
 # what a command never loads
 NEVER = {

@@ -353,7 +353,10 @@ MAKERS: dict[str, Callable[[], Any]] = {
     # privacy
     "Audit": _audit,
     "ClientPrivacy": lambda: privacy.client_privacy(P, effort=0.0),
+    "AttributeBound": lambda: privacy.attribute_bound(4),
     "CollusionRisk": lambda: privacy.collusion_risk(0, P, [0.25], 10),
+    "Determined": lambda: privacy.determined([[1, 1], [1, 0]], [1, 0]),
+    "DeterminedRate": lambda: privacy.determined_rate([[1, 1]], "bits:0.5"),
     "Distinguishability": lambda: privacy.distinguishability(P),
     "Gate": lambda: _audit().gate(2),
     "ParticipationLog": _log,

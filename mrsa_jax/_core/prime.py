@@ -29,8 +29,8 @@ def divide_step(
 ) -> tuple[Array, Array]:
     """Return quotient and remainder of (high * 2**32 + low) / divisor.
 
-    Needs high < divisor, divisor >= 2**31 and reciprocal = floor((2**64 - 1) / divisor)
-    - 2**32.
+    Needs high < divisor, divisor >= 2**31 and reciprocal = floor((2**64 - 1) /
+    divisor) - 2**32.
     """
     quotient_high, quotient_low = multiply_wide(high, reciprocal)
     quotient_low = quotient_low + low

@@ -549,8 +549,14 @@ class Walk:
         if special is not None:
             return special
         kind = type(thing)
+        for base in kind.__mro__:
+            for name in _FILLED_AT_FIRST_USE.get(_kind_of(base), ()):
+                getattr(thing, name)
         # first: what pickle keeps differs once they are there
         attributes = _attributes(thing)
+        derived = {
+            name for base in kind.__mro__ for name in _DERIVED.get(_kind_of(base), ())
+        }
         content: Told = ("", ())
         covered: tuple[type, ...] = (object,)
         for place, base in enumerate(kind.__mro__):
@@ -569,11 +575,9 @@ class Walk:
                 base = next(
                     (own for own in above if self.is_library(_module_of(own))), base
                 )
-                content, covered = ("reduced", [_reduced(thing, base)]), base.__mro__
+                reduced = _without(_reduced(thing, base), derived)
+                content, covered = ("reduced", [reduced]), base.__mro__
                 break
-        derived = {
-            name for base in kind.__mro__ for name in _DERIVED.get(_kind_of(base), ())
-        }
         state = {
             name if base is None else f"{name} of {base.__qualname__}": own
             for (base, name), own in attributes.items()
@@ -632,11 +636,21 @@ _DERIVED: dict[str, tuple[str, ...]] = {
     "pandas.NDFrame": ("_item_cache", "_cacher", "_is_copy"),
     "pandas.Index": ("_cache", "_engine", "_id", "_references"),
     "pandas.NoNewAttributesMixin": ("_cache",),
+    "pandas.PandasObject": ("_cache",),
+    "pandas.ExtensionArray": ("_cache",),
+    "pandas.ExtensionDtype": ("_cache",),
     "xarray.Dataset": ("_cache", "_close"),
     "xarray.DataArray": ("_cache", "_close"),
 }
 """Attributes that classes of libraries fill as they are used, and that follow from the others.
 """
+
+_FILLED_AT_FIRST_USE: dict[str, tuple[str, ...]] = {
+    "numpy.MaskedArray": ("fill_value",),
+    "xarray.Dataset": ("attrs", "encoding"),
+    "xarray.Variable": ("attrs", "encoding"),
+}
+"""Properties that put a default into an attribute of the value when they are read."""
 
 
 def _kind_of(kind: type) -> str:
@@ -767,6 +781,9 @@ def _has_hidden_state(kind: type) -> bool:
 def _reduced(thing: Any, base: Any) -> Any:
     """Return what pickle would keep of a value as one of a library's class."""
     reducer: Any = copyreg.dispatch_table.get(type(thing))
+    # one that another library has put there depends on whether that was imported
+    if reducer is not None and not _is_own_reducer(reducer, type(thing)):
+        reducer = None
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         if reducer is not None:
@@ -790,6 +807,24 @@ def _reduced(thing: Any, base: Any) -> Any:
     if isinstance(found, tuple):
         return [list(own) if isinstance(own, Iterator) else own for own in found]
     return found
+
+
+def _without(reduced: Any, names: set[str]) -> Any:
+    """Leave derived attributes out of what pickle keeps."""
+    if isinstance(reduced, list | tuple):
+        parts = [_without(part, names) for part in reduced]
+        # a value that was never used has no attributes, not an empty set of them
+        return [part for part in parts if type(part) is not dict or part]
+    if type(reduced) is dict and names:
+        return {name: part for name, part in reduced.items() if name not in names}
+    return reduced
+
+
+def _is_own_reducer(reducer: Any, kind: type) -> bool:
+    """Tell whether what pickles a class comes from its library or from Python itself."""
+    library = str(getattr(reducer, "__module__", None)).partition(".")[0]
+    own = _module_of(kind).partition(".")[0]
+    return library in (own, "builtins") or library in sys.stdlib_module_names
 
 
 def _attributes(thing: Any) -> dict[tuple[type | None, str], Any]:

@@ -463,10 +463,9 @@ def canaries(client: Any, mechanism: Any, *, spread: Any = None) -> Canaries:
         2.0
 
     Source: Andrew, Kairouz, Oh, Oprea, McMahan, Suriyakumar, "One-shot empirical
-    privacy
-        estimation for federated learning" (2024), for canaries along random directions;
-        Nasr et al., "Tight auditing of differentially private machine learning" (2023),
-        for the bound by two rates.
+    privacy estimation for federated learning" (2024), for canaries along random
+    directions; Nasr et al., "Tight auditing of differentially private machine learning"
+    (2023), for the bound by two rates.
     """
     number = check_integer(client, "client", 0)
     rule = "must be a mechanism, e.g. of `dp.ring_mechanism`"

@@ -189,7 +189,10 @@ def kibibytes(process: pathlib.Path, name: str) -> int:
 def _compilations() -> collections.Counter[str]:
     """Return what counts, from its first use on, all that any thread of this process compiles."""
     import jax
-    from numba.core import event as events
+
+    from mrsa_watch._base.numba_here import numba
+
+    events = numba.core.event
 
     found = collections.Counter(xla=0, numba=0)
 

@@ -22,9 +22,8 @@ _MOST_ROWS = 48  # of the detailed table that are printed
 
 @dataclasses.dataclass(frozen=True)
 class AttackCommand:
-    """Attack what secure aggregation reveals: sums, models, uploads.
+    """Attack what secure aggregation reveals: sums, models, uploads; and score the results.
 
-    And score the results.
       {attacks}
 
     `mrsa-jax attack NAME --help` shows the settings of each. Scores are printed and

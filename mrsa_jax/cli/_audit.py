@@ -121,35 +121,26 @@ class WatchConfig:
     """Participation log in JSON Lines."""
 
     fail_below: Annotated[int | None, Within(1), shown("T")] = None
-    """Stop with status 3 unless weak T is known to be at least this (2: no client is exposed).
-    Default: no requirement.
-    """
+    """Stop with status 3 unless weak T is known to be at least this (2: no client is
+    exposed). Default: no requirement."""
 
     fail_below_hidden: Annotated[float | None, IS_GROUP, shown("CLIENTS")] = None
-    """Stop with status 3 unless every client is hidden among at least this many clients; noise is
-    not counted. Default: no requirement.
-    """
+    """Stop with status 3 unless every client is hidden among at least this many
+    clients; noise is not counted. Default: no requirement."""
 
     memory: Annotated[float | None, IS_CHANCE, shown("RHO")] = None
-    """Correlation of a client's updates from one round to the next, below 1.
-
-    Report how well the
-    update of one round is hidden, which --fail-below-hidden then compares. Default: not
-    reported.
-    """
+    """Correlation of a client's updates from one round to the next, below 1: report how
+    well the update of one round is hidden, which --fail-below-hidden then compares.
+    Default: not reported."""
 
     share: Annotated[float, IS_CHANCE, shown("A")] = 1.0
-    """Fraction of an update's variance that lasts, with --memory.
-
-    The rest is fresh in each round.
-    Below 1, what lasts of a client's updates is reported and compared as well.
-    """
+    """Fraction of an update's variance that lasts, with --memory; the rest is fresh in
+    each round. Below 1, what lasts of a client's updates is reported and compared as
+    well."""
 
     wait: bool = False
-    """Wait for FILE if it does not exist yet.
-
-    Without this flag, a missing file is an error.
-    """
+    """Wait for FILE if it does not exist yet; without this flag, a missing file is an
+    error."""
 
     keep_going: bool = False
     """Continue after a breach."""
@@ -158,14 +149,12 @@ class WatchConfig:
     """Stop at the end of the file instead of waiting for more."""
 
     out: File = None
-    """Keep one line of JSON per sum in this file, exactly one even after restarts. Default: not
-    kept.
-    """
+    """Keep one line of JSON per sum in this file, exactly one even after restarts.
+    Default: not kept."""
 
     metrics: File = None
-    """Keep the values after the last sum in this file, for Prometheus to read (OpenMetrics).
-    Default: not kept.
-    """
+    """Keep the values after the last sum in this file, for Prometheus to read
+    (OpenMetrics). Default: not kept."""
 
     poll: Annotated[float, _IS_TIME, shown("SECONDS")] = 0.5
     """Seconds between two looks at the file."""
@@ -173,11 +162,8 @@ class WatchConfig:
     effort: Annotated[
         float, Within(0.0, rule="must be a finite number of at least 0")
     ] = 0.01
-    """Computing allowance if cheap bounds do not decide a weak T above 3.
-
-    1 is 90 seconds of a
-    core.
-    """
+    """Computing allowance if cheap bounds do not decide a weak T above 3: 1 is 90
+    seconds of a core."""
 
     json: bool = False
     """Print one line of JSON per sum instead."""

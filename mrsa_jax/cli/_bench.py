@@ -56,8 +56,8 @@ class BenchConfig:
     """What to measure: names that --list shows. Default: everything."""
 
     peers: bool = False
-    """Compare with other systems too, each in a separate environment (--list shows them).
-    """
+    """Compare with other systems too, each in a separate environment (--list shows
+    them)."""
 
     quick: bool = False
     """Small sizes: all topics in about two minutes, as a smoke test; no rates to quote.
@@ -70,10 +70,8 @@ class BenchConfig:
     """Coordinates of an update (round, pads)."""
 
     graph: _Values = ()
-    """Assignment graphs (round, pads).
-
-    Complete, harary:DEGREE, random_regular:DEGREE, ...
-    """
+    """Assignment graphs (round, pads): complete, harary:DEGREE, random_regular:DEGREE,
+    ..."""
 
     modulus: _Values = ()
     """Sizes of the ring (round, pads)."""
@@ -104,27 +102,22 @@ class BenchConfig:
     """
 
     against: File = None
-    """Compare with the newest records of the same cases in this file, made on a machine like this
-    one. Exit with status 3 if a case is slower by more than 10 %, by Welch's test.
-    Default: no comparison.
-    """
+    """Compare with the newest records of the same cases in this file, made on a machine
+    like this one. Exit with status 3 if a case is slower by more than 10 %, by Welch's
+    test. Default: no comparison."""
 
     list: bool = False
-    """Only list the topics, and the other systems with the commands that make them available.
-    """
+    """Only list the topics, and the other systems with the commands that make them
+    available."""
 
     record: bool = False
-    """Append the records to benchmarks/results of this checkout, one file of JSON lines per
-    topic.
-    """
+    """Append the records to benchmarks/results of this checkout, one file of JSON lines
+    per topic."""
 
     out: File = None
-    """Append each record, as soon as its case is measured, to this file of JSON lines.
-
-    Or to
-    records.jsonl in this folder, with the figures of scaling curves at the end.
-    Default: not written.
-    """
+    """Append each record, as soon as its case is measured, to this file of JSON lines;
+    or to records.jsonl in this folder, with the figures of scaling curves at the end.
+    Default: not written."""
 
     json: bool = False
     """Print the result as JSON instead."""

@@ -23,22 +23,16 @@ class DataConfig:
     """List the data sets that are on this machine, or prepare one that is not."""
 
     action: tyro.conf.Positional[Literal["list", "prepare"]] = "list"
-    """list: show where each data set is stored. prepare NAME: fetch one, once.
-
-    The others need no
-    fetching.
-    """
+    """list: show where each data set is stored. prepare NAME: fetch one, once; the
+    others need no fetching."""
 
     name: Annotated[str | None, tyro.conf.Positional, shown("[NAME]")] = None
-    """mnist, fashion_mnist, cifar10, cifar100, or another labelled set of tensorflow-datasets. It
-    is required for prepare. Default: no set.
-    """
+    """mnist, fashion_mnist, cifar10, cifar100, or another labelled set of
+    tensorflow-datasets. It is required for prepare. Default: no set."""
 
     directory: Folder = None
-    """Data folder of tensorflow-datasets. Default.
-
-    The folder that tensorflow-datasets uses.
-    """
+    """Data folder of tensorflow-datasets. Default: the folder that tensorflow-datasets
+    uses."""
 
     yes: bool = False
     """Prepare without asking."""

@@ -39,13 +39,10 @@ class ReportConfig:
     column: Annotated[Literal["single", "double"] | None, shown("{single,double}")] = (
         None
     )
-    """Draw the figures again from the stored results, with this width.
-
-    Single (3.5 in, a column of
-    a paper) or double (7.16 in); PNG in the folder, SVG and PDF in its figures/. A
-    sweep gets figures only this way. Not for reproduce, whose figures are several
-    panels wide, nor for images. Default: figures are not drawn again.
-    """
+    """Draw the figures again from the stored results, with this width: single (3.5 in,
+    a column of a paper) or double (7.16 in); PNG in the folder, SVG and PDF in its
+    figures/. A sweep gets figures only this way. Not for reproduce, whose figures are
+    several panels wide, nor for images. Default: figures are not drawn again."""
 
     open: bool = False
     """Open the report in the browser."""

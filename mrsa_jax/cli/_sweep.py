@@ -37,9 +37,8 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True)
 class SweepCommand:
-    """Compute a grid of settings of one command into one store.
+    """Compute a grid of settings of one command into one store; resume after any interruption.
 
-    Resume after any interruption.
     A study is a TOML file with the settings of one command, and the axes.
 
       command = "simulate"                    # or train, secagg, "attack least-squares", ...
@@ -79,48 +78,31 @@ class SweepCommand:
     workers: Annotated[Count, Within(1)] = None
     """Compute in N processes of this machine, by dask. Default: in this process."""
     scheduler: Annotated[str | None, shown("ADDRESS")] = None
-    """Compute on the workers of a dask scheduler, such as tcp://host:8786, all of which see DIR.
-    Default: on this machine.
-    """
+    """Compute on the workers of a dask scheduler, such as tcp://host:8786, all of which
+    see DIR. Default: on this machine."""
     coordinator: Annotated[str | None, shown("HOST:PORT")] = None
-    """Share each point with the devices of other hosts, by jax.distributed.
-
-    The address of the
-    first process, or auto if SLURM, Open MPI or Kubernetes knows it. Start the same
-    command on all of them. Default: this host alone.
-    """
+    """Share each point with the devices of other hosts, by jax.distributed: the address
+    of the first process, or auto if SLURM, Open MPI or Kubernetes knows it. Start the
+    same command on all of them. Default: this host alone."""
     num_processes: Count = None
-    """Number of processes that share, with --coordinator. Default.
-
-    As the cluster states.
-    """
+    """Number of processes that share, with --coordinator. Default: as the cluster
+    states."""
     process_index: Annotated[int | None, shown("I")] = None
-    """Index of this process, from 0, with --coordinator. Default.
-
-    As the cluster states.
-    """
+    """Index of this process, from 0, with --coordinator. Default: as the cluster
+    states."""
     memory_gib: Annotated[Number, IS_POSITIVE] = None
-    """Bound on the memory of the points that are computed at once, in GiB. Default.
-
-    As the machine
-    allows.
-    """
+    """Bound on the memory of the points that are computed at once, in GiB. Default: as
+    the machine allows."""
     devices: Annotated[Count, Within(1)] = None
-    """Devices over which the trials of a point are distributed. Default: one.
-
-    For trainings, one
-    per core.
-    """
+    """Devices over which the trials of a point are distributed. Default: one; for
+    trainings, one per core."""
     json: bool = False
     """Print the completed work as JSON on standard output."""
     overwrite: bool = False
     """Replace another study in DIR, or start this one again."""
     reuse: Folder = None
-    """Folder of another sweep.
-
-    The points that both have are taken from it. Default: no other
-    sweep.
-    """
+    """Folder of another sweep; the points that both have are taken from it. Default: no
+    other sweep."""
 
 
 def run_sweep_command(command: SweepCommand) -> int:

@@ -54,7 +54,7 @@ def cached(
     files: Iterable[pathlib.Path],
     read: Callable[[], Arrays],
 ) -> Arrays:
-    """Return the arrays that `read` makes of a source's files, from the cache where it has them.
+    """Return the arrays that `read` makes of a source's files, or their cached copy.
 
     A folder that cannot be written is no error: the arrays are then read each time.
 
@@ -77,9 +77,9 @@ def cached(
         ],
     }
     path = _path(name, about["source"])
-    found = _read(path)
-    if found is not None and found[0] == about:
-        return found[1]
+    kept_before = _read(path)
+    if kept_before is not None and kept_before[0] == about:
+        return kept_before[1]
     arrays = read()
     with contextlib.suppress(OSError):
         _write(path, about, arrays)
@@ -87,25 +87,25 @@ def cached(
 
 
 def cached_paths(name: str) -> list[pathlib.Path]:
-    """Return the cached files of a data set, whatever they were made from, newest first."""
+    """Return the cached files of a data set from any source, newest first."""
     paths = cache_directory().glob(f"{_stem(name)}-{'[0-9a-f]' * 12}.npz")
     return sorted(paths, key=lambda path: path.stat().st_mtime_ns, reverse=True)
 
 
 def read_cached(name: str) -> Arrays | None:
-    """Return the newest sound cached arrays of a set whose source need not be there any more.
+    """Return the newest readable cached arrays of a set, without its source.
 
     So a cache that was copied to another machine serves there without the prepared set.
     Where the source is still there but has changed, the file does not count.
     """
     for path in cached_paths(name):
-        found = _read(path)
+        arrays = _read(path)
         if (
-            found is not None
-            and found[0].get("name") == name
-            and not _has_changed(found[0])
+            arrays is not None
+            and arrays[0].get("name") == name
+            and not _has_changed(arrays[0])
         ):
-            return found[1]
+            return arrays[1]
     return None
 
 

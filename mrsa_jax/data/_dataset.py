@@ -1,4 +1,4 @@
-"""What a data set is here, and what makes one sound.
+"""Data sets: their arrays, and the checks that make one valid.
 
 A `Dataset` is plain NumPy; it may come from `load` or be built by hand, so whatever
 spreads one over clients checks it first.
@@ -361,13 +361,13 @@ def normalise(
 
 
 def _deviation(values: np.ndarray) -> float:
-    """Return the standard deviation of float32 values, exactly 0 where all are equal."""
+    """Return the standard deviation of float32 values, exactly 0 if all are equal."""
     centre = np.float32(values.mean(dtype=np.float64))
     return math.sqrt(np.square(values - centre).mean(dtype=np.float64))
 
 
 def _per_channel(name: str, value: Any, channels: int) -> np.ndarray | None:
-    """Return float64 [channels] of one number or one for each channel; None stays None."""
+    """Return float64 [channels] of one number or one per channel; None stays None."""
     if value is None:
         return None
     try:

@@ -60,7 +60,7 @@ _FORMATS = (
 def find_cifar(
     directory: pathlib.Path,
 ) -> tuple[CifarFormat, pathlib.Path, list[pathlib.Path]]:
-    """Find which set a folder holds, itself or in its archive's folder, and the files of it.
+    """Find the CIFAR set of a folder, or of its archive's folder, and its files.
 
     Returns:
         The format, the folder, and the training files followed by the test file.
@@ -70,25 +70,25 @@ def find_cifar(
             is missing.
         ConfigurationError: If it holds both.
     """
-    found: list[tuple[CifarFormat, pathlib.Path, list[pathlib.Path]]] = []
+    matches: list[tuple[CifarFormat, pathlib.Path, list[pathlib.Path]]] = []
     missing: list[str] = []
     for kind in _FORMATS:
         for folder in (directory, directory / kind.folder):
             paths = [folder / name for name in (*kind.train, kind.test)]
             absent = [path.name for path in paths if not path.is_file()]
             if not absent:
-                found.append((kind, folder, paths))
+                matches.append((kind, folder, paths))
             elif len(absent) < len(paths):
                 missing += [f"{folder / name} is missing" for name in absent]
-    there = " and ".join(kind.name for kind, _, _ in found)
+    both = " and ".join(kind.name for kind, _, _ in matches)
     require(
-        len(found) <= 1,
+        len(matches) <= 1,
         "directory",
         "must hold one CIFAR set, not both",
-        f"{there} there",
+        f"{both} there",
     )
-    if found:
-        return found[0]
+    if matches:
+        return matches[0]
     names = ("data_batch_1", "train", "cifar-10-batches-py", "cifar-100-python")
     hint = ""
     if any((directory / name).exists() for name in names):
@@ -197,22 +197,21 @@ def read_idx_directory(
         DataNotFoundError: If a file is missing; names what was looked for.
         ConfigurationError: If a file is broken, or the files do not belong together.
     """
-    found = idx_files(directory)
+    files = idx_files(directory)
     missing = [
         _candidates(*names)[0] for names in _STEMS if _find(directory, *names) is None
     ]
     if missing:
         raise DataNotFoundError(
-            f"no IDX data set in {directory}: looked for {', '.join(missing)} "
-            "(plain or with .gz; '.idx3-ubyte' for '-idx3-ubyte' will do). The files "
-            "are those of "
-            "MNIST and Fashion-MNIST; the system package dataset-fashion-mnist of "
-            "Debian and "
-            "Ubuntu installs the latter under /usr/share/datasets/fashion-mnist"
+            f"no IDX data set in {directory}: looked for {', '.join(missing)} (plain "
+            "or with .gz; '.idx3-ubyte' for '-idx3-ubyte' will do). The files are "
+            "those of MNIST and Fashion-MNIST; the system package "
+            "dataset-fashion-mnist of Debian and Ubuntu installs the latter under "
+            "/usr/share/datasets/fashion-mnist"
         )
-    train_images, train_labels, test_images, test_labels = map(read_idx, found)
-    _check_pair(found[0], train_images, train_labels)
-    _check_pair(found[2], test_images, test_labels)
+    train_images, train_labels, test_images, test_labels = map(read_idx, files)
+    _check_pair(files[0], train_images, train_labels)
+    _check_pair(files[2], test_images, test_labels)
     return train_images, train_labels, test_images, test_labels
 
 
@@ -226,8 +225,8 @@ def _check_pair(path: pathlib.Path, images: np.ndarray, labels: np.ndarray) -> N
     is_uint8 = images.dtype == np.uint8 and labels.dtype == np.uint8
     if not is_uint8 or images.ndim not in (3, 4) or labels.shape != images.shape[:1]:
         raise ConfigurationError(
-            f"`{path}` must hold one uint8 image for each uint8 label; "
-            f"got {images.dtype} {images.shape} and {labels.dtype} {labels.shape}"
+            f"`{path}` must hold one uint8 image for each uint8 label; got "
+            f"{images.dtype} {images.shape} and {labels.dtype} {labels.shape}"
         )
 
 

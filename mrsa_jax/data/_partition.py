@@ -61,7 +61,7 @@ def shards(
     shards_per_client: int | np.integer = 1,
     single_label: bool = False,
 ) -> ClientData:
-    """Sort the samples by label, cut them into equal shards, give each client a few at random.
+    """Sort the samples by label, cut equal shards, and deal each client a few.
 
     The shards are the papers' non-IID setting. Equal shards do not end where a class
     ends: some hold two labels (in the paper's own MNIST setting 9 of 120 do, against
@@ -131,7 +131,7 @@ def shards_with_shared(
     shared_size: int | np.integer = 200,
     balanced: bool = True,
 ) -> ClientData:
-    """Give every client one sorted shard, and a small set of samples that all of them hold.
+    """Give each client one sorted shard, and all clients a small shared set.
 
     The shared set G softens one label per client. The rest of the samples is sorted by
     label and cut into equal shards, one per client. With a balanced G each class loses
@@ -190,11 +190,11 @@ def shards_with_shared(
     common, rest = order[is_shared], order[~is_shared]
     pieces = np.array_split(_by_label(dataset, rest), num_clients)
     dealt = _dealt(generator, pieces, num_clients)
-    return client_data(dataset, [np.concatenate([common, *own]) for own in dealt])
+    return client_data(dataset, [np.concatenate([common, *shard]) for shard in dealt])
 
 
 def _quotas(dataset: Dataset, shared_size: int) -> np.ndarray:
-    """Return how many samples a balanced shared set takes from each class."""
+    """Return the number of samples that a balanced shared set takes of each class."""
     quotas = np.full(dataset.num_classes, shared_size // dataset.num_classes)
     quotas[: shared_size % dataset.num_classes] += 1
     counts = np.bincount(dataset.train_labels, minlength=dataset.num_classes)
@@ -208,7 +208,7 @@ def _quotas(dataset: Dataset, shared_size: int) -> np.ndarray:
 def _single_label_shards(
     by_label: np.ndarray, sorted_labels: np.ndarray, num_shards: int
 ) -> list[np.ndarray]:
-    """Cut each class by itself, into shards in proportion to its size (at least one each)."""
+    """Cut each class by itself into shards in proportion to its size, at least one."""
     _, starts, counts = np.unique(sorted_labels, return_index=True, return_counts=True)
     rule = "must be used together with at least one shard for each class"
     sizes = f"{num_shards} shards", f"{len(counts)} classes"
@@ -226,7 +226,7 @@ def _single_label_shards(
 def partition_generator(
     seed: Any, dataset: Dataset, num_clients: Any
 ) -> np.random.Generator:
-    """Return what deals.
+    """Return the generator that deals samples.
 
     Raise unless the data set is valid and has a sample for each client.
     """
@@ -269,7 +269,7 @@ def dirichlet_by_class(
     *,
     concentration: float | int | np.floating = 0.5,
 ) -> ClientData:
-    """Spread each class over the clients in proportions drawn from a symmetric Dirichlet.
+    """Spread each class over the clients by proportions from a symmetric Dirichlet.
 
     For each class c draw d_c ~ Dirichlet(concentration, ..., concentration) over the N
     clients; client i receives the share d_{c,i} of the class. Clients become ragged, in
@@ -321,7 +321,7 @@ def dirichlet_by_client(
     *,
     concentration: float | int | np.floating = 0.5,
 ) -> ClientData:
-    """Give each client its own mixture of classes, drawn around that of the whole data set.
+    """Give each client its own mixture of classes, drawn around that of the data.
 
     With pi the classes' shares of the training samples, client i draws
     pi_i ~ Dirichlet(concentration * pi) and fills up with samples whose class is drawn
@@ -364,19 +364,22 @@ def dirichlet_by_client(
     members = [
         _shuffled(generator, dataset, label) for label in range(dataset.num_classes)
     ]
-    left = np.asarray([len(part) for part in members])
-    prior = left / left.sum()
-    sizes = [len(part) for part in np.array_split(np.empty(left.sum()), num_clients)]
+    remaining = np.asarray([len(part) for part in members])
+    prior = remaining / remaining.sum()
+    sizes = [
+        len(part) for part in np.array_split(np.empty(remaining.sum()), num_clients)
+    ]
     held: list[np.ndarray] = [np.empty(0, np.int64)] * num_clients
     for client, size in zip(generator.permutation(num_clients), sizes, strict=True):
         logs = np.full(len(prior), -np.inf)
         logs[prior > 0] = _log_dirichlet(generator, concentration * prior[prior > 0])
-        counts = _draw_counts(generator, logs, left, size)
+        counts = _draw_counts(generator, logs, remaining, size)
         parts = [
-            part[n - k : n] for part, n, k in zip(members, left, counts, strict=True)
+            part[n - k : n]
+            for part, n, k in zip(members, remaining, counts, strict=True)
         ]
         held[client] = np.concatenate(parts)
-        left = left - counts
+        remaining = remaining - counts
     return client_data(dataset, held)
 
 
@@ -399,18 +402,18 @@ def _shuffled(
 
 
 def _draw_counts(
-    generator: np.random.Generator, logs: np.ndarray, left: np.ndarray, size: int
+    generator: np.random.Generator, logs: np.ndarray, remaining: np.ndarray, size: int
 ) -> np.ndarray:
     """Draw `size` samples by class.
 
     A draw from a class that has run out is drawn again.
     """
-    counts = np.zeros(len(left), np.int64)
+    counts = np.zeros(len(remaining), np.int64)
     while (missing := size - int(counts.sum())) > 0:
         # in logarithms: the classes that are left may have shares far below the
         # smallest float
-        shares = _normalised(np.where(counts < left, logs, -np.inf))
-        counts = np.minimum(counts + generator.multinomial(missing, shares), left)
+        shares = _normalised(np.where(counts < remaining, logs, -np.inf))
+        counts = np.minimum(counts + generator.multinomial(missing, shares), remaining)
     return counts
 
 

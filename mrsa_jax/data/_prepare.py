@@ -45,7 +45,7 @@ _PORTS = {"http": 80, "https": 443, "ftp": 21}
 
 @dataclasses.dataclass(frozen=True)
 class PreparationPlan:
-    """What preparing a set would fetch and where it would go.
+    """Files that preparing a set would fetch, and the folder for them.
 
     Attributes:
         name: As tensorflow-datasets spells it.
@@ -67,12 +67,11 @@ class PreparationPlan:
     is_prepared: bool
 
     def check_extra(self) -> None:
-        """Raise `DataNotFoundError` unless TensorFlow, which only this step needs, is installed."""
+        """Raise `DataNotFoundError` unless TensorFlow is installed, for this step only."""
         if importlib.util.find_spec("tensorflow") is None:
             raise DataNotFoundError(
                 f"preparing the data set {self.name!r} needs TensorFlow, which is not "
-                "installed; "
-                "reading it afterwards does not. Install it with: "
+                "installed; reading it afterwards does not. Install it with: "
                 f"{how_to_install(_EXTRA)}"
             )
 
@@ -124,7 +123,7 @@ def plan_preparation(
 
 
 def prepare(plan: PreparationPlan) -> Dataset:
-    """Fetch and prepare a set as array_record, unless that is done, and read it into the cache.
+    """Fetch and prepare a set as array_record unless done, and read it into the cache.
 
     Args:
         plan: Of `plan_preparation`.
@@ -147,7 +146,7 @@ def prepare(plan: PreparationPlan) -> Dataset:
 def check_network(
     urls: Iterable[str], *, timeout_seconds: float = _TIMEOUT_SECONDS
 ) -> None:
-    """Raise unless the host of each address, or the proxy before it, takes a connection.
+    """Raise unless each address, or the proxy before it, accepts a connection.
 
     Takes about `timeout_seconds` at most: hosts are tried side by side, name look-up
     included.
@@ -175,8 +174,8 @@ def check_network(
     for (host, port), reason in dict(failures).items():
         raise DataNotFoundError(
             f"{host} (port {port}) cannot be reached: {reason}. Preparing a data set "
-            "needs the "
-            "network; try again where there is one, or copy a prepared set from there"
+            "needs the network; try again where there is one, or copy a prepared set "
+            "from there"
         )
 
 
@@ -210,14 +209,14 @@ def _host(url: str) -> tuple[str, int]:
 
 def _builder(name: str, folder: pathlib.Path) -> Any:
     tfds = import_tfds(name, _EXTRA)
-    known = tfds.list_builders(with_community_datasets=False)
+    builders = tfds.list_builders(with_community_datasets=False)
     stem = name.partition("/")[0].partition(":")[0]
-    if stem not in known:
-        close = nearest(stem, known).partition(" (known")[0]
+    if stem not in builders:
+        close = nearest(stem, builders).partition(" (known")[0]
         near = close if close.startswith("did") else "none is near"
         raise ConfigurationError(
-            f"`name` must be a set of tensorflow-datasets; got {name!r}; {near} "
-            f"(the papers' are {', '.join(PREPARED)})"
+            f"`name` must be a set of tensorflow-datasets; got {name!r}; {near} (the "
+            f"papers' are {', '.join(PREPARED)})"
         )
     try:
         return tfds.builder(
@@ -226,8 +225,7 @@ def _builder(name: str, folder: pathlib.Path) -> Any:
     except ImportError as error:
         raise DataNotFoundError(
             f"preparing the data set {name!r} needs the package {error.name!r}, which "
-            "cannot be "
-            f"imported: {error}"
+            f"cannot be imported: {error}"
         ) from error
     except (ValueError, AssertionError) as error:  # of a configuration or a version
         reason = str(error).strip().partition("\n")[0]
@@ -312,7 +310,7 @@ def available(
         >>> [status.name for status in mj.data.available()] == list(mj.data.SOURCES)
         True
     """
-    own = {name: f"load({name!r}, directory=DIR)" for name in ("idx", "cifar")}
+    of_folders = {name: f"load({name!r}, directory=DIR)" for name in ("idx", "cifar")}
     return (
         *(
             _here(name, "installed", _sources.packaged(name))
@@ -321,7 +319,7 @@ def available(
         *(_prepared(name, directory) for name in _sources.PREPARED),
         *(
             SourceStatus(name, "name a directory", _CONTENT[name], how=how)
-            for name, how in own.items()
+            for name, how in of_folders.items()
         ),
         _olivetti(),
     )

@@ -40,7 +40,7 @@ _OLIVETTI_FILE = "olivetti_py3.pkz"
 
 
 def olivetti_file(directory: str | os.PathLike[str] | None) -> pathlib.Path:
-    """Return where scikit-learn keeps the faces, there or not, without importing it."""
+    """Return the path at which scikit-learn keeps the faces, without importing it."""
     if directory is None:
         directory = os.environ.get("SCIKIT_LEARN_DATA") or "~/scikit_learn_data"
     return pathlib.Path(directory).expanduser() / _OLIVETTI_FILE
@@ -54,15 +54,13 @@ def read_olivetti(directory: str | os.PathLike[str] | None) -> Arrays:
     """
     path = olivetti_file(directory)
     if not path.is_file():
-        found = read_cached("olivetti") if directory is None else None
-        if found is not None:
-            return found
+        faces = read_cached("olivetti") if directory is None else None
+        if faces is not None:
+            return faces
         raise DataNotFoundError(
             f"data set 'olivetti' is not here: looked for {path}. Fetch it once (4 MB, "
-            "from the "
-            "network) in Python with sklearn.datasets.fetch_olivetti_faces(), or name "
-            "the folder "
-            "that has it as `directory`"
+            "from the network) in Python with sklearn.datasets.fetch_olivetti_faces(), "
+            "or name the folder that has it as `directory`"
         )
     return cached("olivetti", path.parent, [path], lambda: _read_faces(path.parent))
 
@@ -93,7 +91,7 @@ def _read_faces(home: pathlib.Path) -> Arrays:
 
 
 def tfds_directory(directory: str | os.PathLike[str] | None) -> pathlib.Path:
-    """Return the data folder of tensorflow-datasets, its default if None, without importing it."""
+    """Return the folder of tensorflow-datasets, or its default, without importing it."""
     if directory is None:
         directory = os.environ.get("TFDS_DATA_DIR") or "~/tensorflow_datasets"
     return pathlib.Path(directory).expanduser()
@@ -119,8 +117,8 @@ def prepared_folder(
         if re.fullmatch(r"\d+(\.\d+)*", folder.name)
         and (folder / "dataset_info.json").is_file()
     ]
-    kept = [pair for pair in versions if not wanted or pair[1].name == wanted]
-    return max(kept)[1] if kept else None
+    matching = [pair for pair in versions if not wanted or pair[1].name == wanted]
+    return max(matching)[1] if matching else None
 
 
 def read_tfds(name: str, directory: str | os.PathLike[str] | None) -> Arrays:
@@ -138,19 +136,19 @@ def read_tfds(name: str, directory: str | os.PathLike[str] | None) -> Arrays:
         raise _not_prepared(
             name, directory, "there is no such folder of a prepared set"
         )
-    found = read_cached(f"tfds-{name}")
+    arrays = read_cached(f"tfds-{name}")
     # where else tensorflow-datasets may look is left to itself
-    return _decode(name, None) if found is None else found
+    return _decode(name, None) if arrays is None else arrays
 
 
 def import_tfds(name: str, extra: str = "tfds") -> Any:
-    """Import tensorflow-datasets, which an extra brings, for a data set of some name."""
+    """Import tensorflow-datasets, an extra, for a data set of some name."""
     rule = f"data set {name!r} needs the package 'tensorflow_datasets', which cannot be imported"
     return needed("tensorflow_datasets", extra, rule, DataNotFoundError)
 
 
 def _decode(name: str, folder: pathlib.Path | None) -> Arrays:
-    """Decode both splits; without a folder wherever tensorflow-datasets itself looks."""
+    """Decode both splits; without a folder, tensorflow-datasets finds its own."""
     tfds = import_tfds(name)
     arrays: Arrays = {}
     num_classes = 0
@@ -180,7 +178,7 @@ def _not_prepared(
 
 
 def _num_classes(source: Any) -> int:
-    """Return what the set itself says, 0 where it does not."""
+    """Return the number of classes that the set states, 0 if it states none."""
     try:
         return int(source.dataset_info.features["label"].num_classes)
     except (AttributeError, KeyError, TypeError):
@@ -219,7 +217,10 @@ PREPARED = {"mnist": 10, "fashion_mnist": 10, "cifar10": 10, "cifar100": 100}
 
 
 class _Packaged(NamedTuple):
-    """Square grey images in a file of this package, a row each, the label behind the pixels."""
+    """Square grey images in a file of this package, one row each.
+
+    The label comes after the pixels.
+    """
 
     side: int
     white: int  # value of a white pixel
@@ -309,8 +310,8 @@ def source_files(name: str, directory: str | os.PathLike[str]) -> list[pathlib.P
             return find_cifar(folder)[2]
         return []
     prepared = prepared_folder(name.removeprefix("tfds:"), folder)
-    found = [olivetti_file(folder)] if prepared is None else sorted(prepared.iterdir())
-    return [path for path in found if path.is_file()]
+    files = [olivetti_file(folder)] if prepared is None else sorted(prepared.iterdir())
+    return [path for path in files if path.is_file()]
 
 
 def packaged(name: str) -> pathlib.Path:
@@ -321,9 +322,9 @@ def packaged(name: str) -> pathlib.Path:
 def _read_packaged(name: str, directory: Any, key: Key[Array, ""]) -> Dataset:
     """Read a table of pixels and labels."""
     table = np.load(packaged(name))["table"]
-    own = PACKAGED[name]
-    inputs = table[:, :-1].reshape(-1, own.side, own.side, 1).astype(np.float32)
-    return _stratified(name, inputs / np.float32(own.white), table[:, -1], key)
+    picture = PACKAGED[name]
+    inputs = table[:, :-1].reshape(-1, picture.side, picture.side, 1).astype(np.float32)
+    return _stratified(name, inputs / np.float32(picture.white), table[:, -1], key)
 
 
 def _read_olivetti(directory: Any, key: Key[Array, ""]) -> Dataset:
@@ -379,7 +380,7 @@ def _idx_arrays(folder: pathlib.Path) -> Arrays:
 
 
 def _from_splits(name: str, arrays: Arrays, key: Key[Array, ""]) -> Dataset:
-    """Normalise bytes to [0, 1], add a channel axis where there is none, shuffle the training."""
+    """Normalise bytes to [0, 1], add a missing channel axis, and shuffle the training."""
     labels = arrays["train_labels"].astype(np.int32)
     order = host_generator(key, Stream.PARTITION, 0).permutation(len(labels))
     return Dataset(
@@ -400,7 +401,7 @@ def _normalised(images: np.ndarray) -> np.ndarray:
 def _stratified(
     name: str, inputs: np.ndarray, labels: np.ndarray, key: Key[Array, ""]
 ) -> Dataset:
-    """Take one sample in five of each class to test, at random, and shuffle both parts."""
+    """Take one sample in five of each class to test, and shuffle both parts."""
     generator = host_generator(key, Stream.PARTITION, 0)
     train: list[np.ndarray] = []
     test: list[np.ndarray] = []

@@ -279,8 +279,7 @@ def account(
     with each history, and 16 bytes.
 
     Source: Dong, Roth, Su, "Gaussian differential privacy" (2022); the mean by joint
-    convexity of
-        the hockey-stick divergence. The interval: see `_mixtures`.
+    convexity of the hockey-stick divergence. The interval: see `_mixtures`.
     """
     bound = checked_histories(selector, availability, rounds)
     scale, sums = checked_sums(bound, noise_multiplier, planned, steps, rule, mechanism)

@@ -7,8 +7,8 @@ apart.
 
 Of simulated histories the mean is enclosed by betting (Waudby-Smith and Ramdas,
 "Estimating means of bounded random variables by betting", 2024). With X in [0, c] of
-mean m, the mean over some fixed stakes s in [0, 1] of prod_b (1 + s (delta - X_b) / (c
-- delta)) has expectation at most 1 where m >= delta, so it exceeds 1/a with chance at
+mean m, the mean over some fixed stakes s in [0, 1] of prod_b (1 + s (delta - X_b) /
+(c - delta)) has expectation at most 1 where m >= delta, so it exceeds 1/a with chance at
 most a (Markov). An epsilon is left out of the interval where it does; so the interval
 holds the true one with the stated chance, for any number of trials and without any
 approximation. For m <= delta the same with (X_b - delta) / delta.

@@ -1,4 +1,4 @@
-"""Federated training in which a cohort's local training is one vectorised pure function.
+"""Federated training with a cohort's local training as one vectorised pure function.
 
 What needs flax loads when first used: commands that train nothing do not wait for it.
 

@@ -58,7 +58,7 @@ def checkpoints(
     identity: str = "",
     on_damage: Callable[[str], None] | None = None,
 ) -> Checkpoints:
-    """Return where `train` saves its state, and from where it continues by itself.
+    """Return the folder in which `train` saves its state, and from which it resumes.
 
     A training that is given one starts from the newest intact step in the folder;
     without one, at the beginning. A killed training so ends as an uninterrupted one:
@@ -116,11 +116,11 @@ class Store:
         identity: What `train` knows of its configuration.
     """
 
-    def __init__(self, own: Checkpoints, identity: dict[str, str]) -> None:
+    def __init__(self, setting: Checkpoints, identity: dict[str, str]) -> None:
         """Clear the folder of what a killed process left half-written."""
-        self._own, self._identity = own, {"identity": own.identity} | identity
-        own.directory.mkdir(parents=True, exist_ok=True)
-        for part in own.directory.glob("*.part"):
+        self._own, self._identity = setting, {"identity": setting.identity} | identity
+        setting.directory.mkdir(parents=True, exist_ok=True)
+        for part in setting.directory.glob("*.part"):
             shutil.rmtree(part)
 
     def is_due(self, step: int, is_last: bool) -> bool:
@@ -128,11 +128,11 @@ class Store:
         return is_last or step % self._own.every == 0
 
     def until_due(self, step: int) -> int:
-        """Return how many rounds after `step` the next save is."""
+        """Return the number of rounds from `step` to the next save."""
         return self._own.every - step % self._own.every
 
     def save(self, step: int, state: Any) -> None:
-        """Save a pytree of arrays, whole or not at all; steps beyond those to keep go."""
+        """Save a pytree of arrays completely or not at all, and remove old steps."""
         leaves, described = _flat(state)
         about = {"identity": self._identity, "leaves": described}
         arrays = {
@@ -165,21 +165,19 @@ class Store:
                 arrays[f"{i}"].view(leaf.dtype).reshape(leaf.shape)
                 for i, leaf in enumerate(leaves)
             ]
-            for one in damaged:
+            for bad_step in damaged:
                 self._say(
-                    f"checkpoint {self._folder(one)} is damaged: step {step} is used "
-                    "instead"
+                    f"checkpoint {self._folder(bad_step)} is damaged: step {step} is "
+                    "used instead"
                 )
-                self._remove(one)
+                self._remove(bad_step)
             return step, _unflat(template, restored)
         if damaged:
             steps = " and ".join(map(str, damaged))
             raise MrsaError(
                 "`checkpoints` must hold an intact step; got "
-                f"{str(self._own.directory)!r}, in "
-                f"which {steps} are damaged or of another version: without the folder "
-                "the "
-                "training starts anew"
+                f"{str(self._own.directory)!r}, in which {steps} are damaged or of "
+                "another version: without the folder the training starts anew"
             )
         return None
 
@@ -193,7 +191,9 @@ class Store:
         return self._own.directory / f"{step}"
 
     def _steps(self) -> list[int]:
-        folders = (one.name for one in self._own.directory.iterdir() if one.is_dir())
+        folders = (
+            entry.name for entry in self._own.directory.iterdir() if entry.is_dir()
+        )
         return sorted(int(name) for name in folders if name.isdecimal())
 
     def _remove(self, step: int) -> None:
@@ -233,7 +233,7 @@ def fingerprint(*values: Any) -> str:
 
 
 def _printed(value: Any) -> str:
-    """Return what prints, without the addresses of what has no separate value."""
+    """Return a value's text without addresses."""
     return re.sub(r" at 0x[0-9a-f]+", "", str(value))
 
 
@@ -252,21 +252,23 @@ def _flat(tree: Any) -> tuple[list[np.ndarray], list[list[str]]]:
 
 def _unflat(template: Any, leaves: list[Any]) -> Any:
     """Return a tree like `template`; JAX arrays and keys where that has some."""
-    own, structure = jax.tree.flatten(template)
+    old_leaves, structure = jax.tree.flatten(template)
     return jax.tree.unflatten(
-        structure, [_like(*pair) for pair in zip(own, leaves, strict=True)]
+        structure, [_like(*pair) for pair in zip(old_leaves, leaves, strict=True)]
     )
 
 
-def _like(own: Any, leaf: Any) -> Any:
-    if _is_key(own):
-        return jax.random.wrap_key_data(on_device(leaf), impl=jax.random.key_impl(own))
-    if isinstance(own, jax.Array):
+def _like(saved: Any, leaf: Any) -> Any:
+    if _is_key(saved):
+        return jax.random.wrap_key_data(
+            on_device(leaf), impl=jax.random.key_impl(saved)
+        )
+    if isinstance(saved, jax.Array):
         return on_device(leaf)
-    if isinstance(own, np.ndarray):
+    if isinstance(saved, np.ndarray):
         return np.array(leaf)
     number = np.asarray(leaf)[()]
-    return number if isinstance(own, np.generic) else number.item()
+    return number if isinstance(saved, np.generic) else number.item()
 
 
 def _is_key(leaf: Any) -> bool:

@@ -70,7 +70,9 @@ def cnn(num_classes: int = 10) -> nn.Module:
 
 
 def lenet(num_classes: int = 10) -> nn.Module:
-    """Return LeNet-5 with relu and max-pool (62,006 parameters on 32x32x3, 61,706 on 28x28x1).
+    """Return LeNet-5 with relu and max-pool.
+
+    It has 62,006 parameters on 32x32x3 and 61,706 on 28x28x1.
 
     5x5 convolution to 6 channels, pool, 5x5 convolution to 16, pool, fully connected
     120, 84, classes. LeNet-5 sees 32 x 32 pixels and MNIST's 28 x 28 set in a frame of
@@ -104,7 +106,9 @@ def lenet(num_classes: int = 10) -> nn.Module:
 
 
 def vgg11(num_classes: int = 10, norm: str | None = None) -> nn.Module:
-    """Return VGG-11 for 32x32 images (9,225,610 parameters with 3 channels and 10 classes).
+    """Return VGG-11 for 32x32 images.
+
+    It has 9,225,610 parameters with 3 channels and 10 classes.
 
     3x3 convolutions ('same') to 64 M 128 M 256 256 M 512 512 M 512 512 M channels, each
     with relu, M a 2x2 max-pool, then one dense layer on the remaining 512 features;
@@ -142,10 +146,10 @@ def vgg11(num_classes: int = 10, norm: str | None = None) -> nn.Module:
     neither of which states the variant; Wu, He 2018 (group normalisation).
     """
     check_count(num_classes, "num_classes", minimum=2)
-    known = ("group",)
+    normalisations = ("group",)
     hint = "batch normalisation mixes samples; " if norm in ("batch", "bn") else ""
-    rule = f"must be None or 'group'; {hint}{nearest(str(norm), known)}"
-    require(norm is None or norm in known, "norm", rule, norm)
+    rule = f"must be None or 'group'; {hint}{nearest(str(norm), normalisations)}"
+    require(norm is None or norm in normalisations, "norm", rule, norm)
     return _VGG(int(num_classes), norm, _VGG11)
 
 
@@ -203,7 +207,7 @@ class _ConvSigmoid(_ConvReluPool):
 def _conv_sigmoid(
     inputs: Array, kernel: Array, bias: Array, *, padding: int, stride: int
 ) -> Array:
-    """Return a sigmoid of `patch_conv`, or where `stride` is 2 of `strided_patch_conv`."""
+    """Return a sigmoid of `patch_conv`, or of `strided_patch_conv` if `stride` is 2."""
     del padding  # as much as keeps the size
     convolved = patch_conv if stride == 1 else strided_patch_conv
     return nn.sigmoid(convolved(inputs, kernel) + bias.reshape(1, 1, 1, -1))

@@ -1,4 +1,4 @@
-"""How clients' updates drift over the rounds of a training.
+"""The drift of clients' updates over the rounds of a training.
 
 Their spread and their memory.
 Client i's update in round r is taken for m_r + x_ir: a part that all share, and its
@@ -192,22 +192,22 @@ def measure_drift(
     )
     counts = {"all": values.shape[2]} if layers is None else dict(layers)
     rule = f"must hold positive counts that add up to {values.shape[2]} coordinates"
-    are_counts = all(is_integer(own) and own > 0 for own in counts.values())
+    are_counts = all(is_integer(count) and count > 0 for count in counts.values())
     require(
         are_counts and sum(counts.values()) == values.shape[2], "layers", rule, counts
     )
-    own = None if blocks is None else host_array(blocks, "blocks")
+    labels = None if blocks is None else host_array(blocks, "blocks")
     rule = "must hold an integer for each client"
-    good = own is None or (
-        own.ndim == 1 and own.dtype.kind in "iu" and who.max() < len(own)
+    good = labels is None or (
+        labels.ndim == 1 and labels.dtype.kind in "iu" and who.max() < len(labels)
     )
     require(
         bool(good),
         "blocks",
         rule,
-        None if own is None else f"{own.dtype}{list(own.shape)}",
+        None if labels is None else f"{labels.dtype}{list(labels.shape)}",
     )
-    return estimated(values, who, when, counts, counts, own)
+    return estimated(values, who, when, counts, counts, labels)
 
 
 class Sketch:
@@ -233,15 +233,15 @@ class Sketch:
         generator = host_generator(key, Stream.DRIFT)
         drawn = [
             np.sort(
-                generator.choice(
-                    own.stop - own.start, min(most, len(own)), replace=False
-                )
+                generator.choice(len(places), min(most, len(places)), replace=False)
             )
-            + own.start
-            for own in layers.values()
+            + places.start
+            for places in layers.values()
         ]
-        self._sizes = {name: len(own) for name, own in layers.items()}
-        self._counts = {name: len(own) for name, own in zip(layers, drawn, strict=True)}
+        self._sizes = {name: len(places) for name, places in layers.items()}
+        self._counts = {
+            name: len(places) for name, places in zip(layers, drawn, strict=True)
+        }
         self.coordinates: Int32[np.ndarray, " kept"] = np.concatenate(drawn).astype(
             np.int32
         )
@@ -273,26 +273,26 @@ def estimated(
         blocks: Of the clients; None for those who were in the same rounds.
     """
     is_there = members >= 0
-    known = is_there.sum(axis=1)
+    count = is_there.sum(axis=1)
     centred = np.where(is_there[:, :, None], values, 0).astype(np.float64)
-    centred -= (centred.sum(axis=1) / np.maximum(known, 1)[:, None])[:, None]
+    centred -= (centred.sum(axis=1) / np.maximum(count, 1)[:, None])[:, None]
     centred *= is_there[:, :, None]
     number = np.asarray(list(counts.values()))
     starts = np.cumsum([0, *number])[:-1]
     shares = np.asarray(list(sizes.values()), np.float64) / sum(sizes.values())
     squares = np.add.reduceat((centred**2).sum(axis=1), starts, axis=1).T
     squares = _with_all(squares / number[:, None], shares)
-    freedom = np.where(known > 1, known - 1, np.nan)
+    freedom = np.where(count > 1, count - 1, np.nan)
     variances = squares / freedom
     total = np.nansum(freedom)
     spreads = np.sqrt(
         np.nansum(variances * freedom, axis=1) / (total if total else np.nan)
     )
-    found = _correlogram(
+    correlogram = _correlogram(
         centred, members, np.asarray(rounds), variances, starts, shares
     )
-    lags, pairs, correlation, clients, fits = found
-    fitted = np.array([_fitted(lags, own, pairs) for own in correlation])
+    lags, pairs, correlation, clients, fits = correlogram
+    fitted = np.array([_fitted(lags, values, pairs) for values in correlation])
     return Drift(
         spread=float(spreads[0]),
         memory=float(fitted[0, 0]),
@@ -337,43 +337,43 @@ def _correlogram(
     starts: np.ndarray,
     shares: np.ndarray,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Return the lags that came, pairs at each, and the correlations `[1 + layers, lags]`.
+    """Return the lags, the pairs at each, and the correlations `[1 + layers, lags]`.
 
     And the clients who came twice, with the variance of each one's updates over that of
     all, its memory and its lasting share, `[3, clients]`.
     """
     is_sound = variances > 0
     scales = np.sqrt(np.where(is_sound, variances, 1.0))
-    own, where, clients = _participations(members)
+    cells, where, clients = _participations(members)
     fits, sizes = np.full((3, len(clients)), np.nan), (members >= 0).sum(axis=1)
     longest = int(rounds[-1] - rounds[0]) + 1 if len(rounds) else 1
     num_groups, length = len(variances), centred.shape[2]
     products, factors = np.zeros((2, num_groups, longest))
     pairs = np.zeros(longest, np.int64)
-    kept = _kept(members)
+    weight = _kept(members)
     most = where.shape[1]
     step = at_once("columns", 8 * most * (length + (3 + num_groups) * most))
     for start in range(0, len(where), step):
-        part, is_real = where[start : start + step], own[start : start + step]
+        part, is_real = where[start : start + step], cells[start : start + step]
         entries = centred.reshape(-1, length)[part]
         layers = [
             block @ block.swapaxes(1, 2) / block.shape[2]
             for block in np.split(entries, starts[1:], axis=2)
         ]
         at = part // members.shape[1]
-        one, other = at[:, :, None], at[:, None, :]
+        row, second = at[:, :, None], at[:, None, :]
         first = np.arange(most)
         is_pair = (
             is_real[:, :, None]
             & is_real[:, None, :]
             & (first[:, None] < first[None, :])
         )
-        gaps = np.abs(rounds[one] - rounds[other])[is_pair]
+        gaps = np.abs(rounds[row] - rounds[second])[is_pair]
         pairs += np.bincount(gaps, minlength=longest)
-        share = kept[one, other][is_pair]
+        share = weight[row, second][is_pair]
         for group, sums in enumerate(_with_all(np.stack(layers), shares)):
-            good = (is_sound[group][one] & is_sound[group][other])[is_pair]
-            scaled = (sums / scales[group][one] / scales[group][other])[is_pair]
+            good = (is_sound[group][row] & is_sound[group][second])[is_pair]
+            scaled = (sums / scales[group][row] / scales[group][second])[is_pair]
             products[group] += np.bincount(gaps, scaled * good, longest)
             factors[group] += np.bincount(gaps, share * good, longest)
             if group == 0:
@@ -406,7 +406,9 @@ def _of_clients(
     factors: np.ndarray,
     longest: int,
 ) -> np.ndarray:
-    """Return the variance over that of all, the memory and the share of some clients, `[3, b]`.
+    """Return variance ratio, memory and share of some clients, `[3, b]`.
+
+    The ratio is that of a client's variance to all clients'.
 
     Of a client of variance v among K of variance s^2, centring leaves (1 - 2/K) v + s^2
     / K.
@@ -420,23 +422,25 @@ def _of_clients(
         factors: What centring leaves of it.
         longest: Lags there may be.
     """
-    left = np.where(is_real, 1 - 2 * inverse, 0.0).sum(axis=1)
+    fresh_weight = np.where(is_real, 1 - 2 * inverse, 0.0).sum(axis=1)
     sizes = np.where(is_real, squares - inverse, 0.0).sum(axis=1)
-    unknown = np.full(len(left), np.nan)
-    ratios = np.maximum(np.divide(sizes, left, out=unknown, where=left > 1e-9), 0)
+    unknown = np.full(len(fresh_weight), np.nan)
+    ratios = np.maximum(
+        np.divide(sizes, fresh_weight, out=unknown, where=fresh_weight > 1e-9), 0
+    )
     shape = len(squares), longest
     pairs, product, factor = (
         np.bincount(cells, weight, shape[0] * longest).reshape(shape)
         for weight in (np.ones(len(cells)), products, factors)
     )
-    known = (factor > 1e-9) & (ratios > 0)[:, None]
-    found = np.divide(
-        product, factor * ratios[:, None], out=np.zeros(shape), where=known
+    has_pairs = (factor > 1e-9) & (ratios > 0)[:, None]
+    fitted = np.divide(
+        product, factor * ratios[:, None], out=np.zeros(shape), where=has_pairs
     )
-    pairs *= known
+    pairs *= has_pairs
     tried = np.minimum(1 - np.linspace(0, 1, 1001) ** 3, _MOST_MEMORY)
     powers = tried[:, None] ** np.arange(longest)
-    weight, fit = pairs @ (powers**2).T, (pairs * found) @ powers.T
+    weight, fit = pairs @ (powers**2).T, (pairs * fitted) @ powers.T
     shares = np.clip(fit / np.maximum(weight, 1e-300), 0.0, 1.0)
     shares[(pairs > 0).sum(axis=1) < _FEWEST_LAGS] = 1.0
     best = (shares**2 * weight - 2 * shares * fit).argmin(axis=1)
@@ -452,7 +456,9 @@ def _of_clients(
 
 
 def _participations(members: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return of each client that came twice which of `[rounds x slots]` are its, and are real.
+    """Return the places of each client that came twice, and which of them are real.
+
+    Places are those of `[rounds x slots]`.
 
     And which clients these are.
     """
@@ -468,7 +474,7 @@ def _participations(members: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.nda
 
 
 def _kept(members: np.ndarray) -> np.ndarray:
-    """Return what centring two rounds leaves of the product of a client's own parts."""
+    """Return the factor by which centring two rounds scales a client's product."""
     here = is_in(members).astype(np.float64)
     inverse = 1 / np.maximum(here.sum(axis=1), 1)
     shared = here @ here.T
@@ -483,11 +489,11 @@ def _kept(members: np.ndarray) -> np.ndarray:
 def _fitted(
     lags: np.ndarray, correlation: np.ndarray, pairs: np.ndarray
 ) -> tuple[float, float]:
-    """Return the rho and the share of whose powers the correlations are nearest, by the pairs."""
-    known = np.isfinite(correlation)
-    if not known.any():
+    """Fit rho and the share whose powers are nearest to the correlations, by pairs."""
+    is_known = np.isfinite(correlation)
+    if not is_known.any():
         return math.nan, math.nan
-    lags, correlation, pairs = lags[known], correlation[known], pairs[known]
+    lags, correlation, pairs = lags[is_known], correlation[is_known], pairs[is_known]
     tried = 1 - np.linspace(0, 1, 1001) ** 3  # dense near 1, where long lags tell much
     for _ in range(4):
         tried = np.minimum(tried, _MOST_MEMORY)

@@ -74,8 +74,8 @@ def evaluate(
     if loss is not None:
         check_loss(loss, model, shape, as_labels(labels, is_own=True))
     test = batched(inputs, labels, batch_size, most, is_own=loss is not None)
-    found = evaluation(model, on_device(parameters, jnp.float32), *test, loss=loss)
-    return Evaluation(*map(float, found))
+    scores = evaluation(model, on_device(parameters, jnp.float32), *test, loss=loss)
+    return Evaluation(*map(float, scores))
 
 
 @needs_values
@@ -110,8 +110,10 @@ def evaluate_clients(
         True
     """
     check_model(model, client_data, loss)
-    found = by_client(model, on_device(parameters, jnp.float32), client_data, loss=loss)
-    return Evaluation(*map(np.asarray, found))
+    scores = by_client(
+        model, on_device(parameters, jnp.float32), client_data, loss=loss
+    )
+    return Evaluation(*map(np.asarray, scores))
 
 
 def batched(
@@ -122,7 +124,7 @@ def batched(
     *,
     is_own: bool = False,
 ) -> tuple[Float32[Array, "batches batch ..."], Array, Int32[Array, ""]]:
-    """Cut a test set into equal batches, padded at the end, with the number of real samples.
+    """Cut a test set into equal padded batches, and count its real samples.
 
     The labels must lie in [0, `num_classes`), or from 0 on if it is None, unless a loss
     of one's own takes them (`is_own`).
@@ -130,9 +132,9 @@ def batched(
     rule = "must be as many as the labels, at least one"
     require(len(inputs) == len(labels) > 0, "inputs", rule, len(inputs), len(labels))
     check_count(batch_size, "batch_size")
-    own = np.asarray(labels)
+    given_labels = np.asarray(labels)
     if not is_own:
-        lowest, highest = int(own.min()), int(own.max())
+        lowest, highest = int(given_labels.min()), int(given_labels.max())
         is_inside = lowest >= 0 and (num_classes is None or highest < num_classes)
         rule = (
             "must not be negative"
@@ -143,7 +145,7 @@ def batched(
     size = len(labels)
     width = min(int(batch_size), size)
     spare = -size % width
-    here = np.asarray(inputs, np.float32), as_labels(own, is_own=is_own)
+    here = np.asarray(inputs, np.float32), as_labels(given_labels, is_own=is_own)
     padded = [np.pad(each, ((0, spare), *[(0, 0)] * (each.ndim - 1))) for each in here]
     cut = [on_device(each.reshape(-1, width, *each.shape[1:])) for each in padded]
     return cut[0], cut[1], jnp.int32(size)
@@ -154,8 +156,10 @@ def as_labels(labels: Any, *, is_own: bool) -> np.ndarray:
 
     Int32, or float32 where a loss of one's own takes such.
     """
-    own = np.asarray(labels)
-    return own.astype(np.float32 if is_own and own.dtype.kind == "f" else np.int32)
+    values = np.asarray(labels)
+    return values.astype(
+        np.float32 if is_own and values.dtype.kind == "f" else np.int32
+    )
 
 
 @functools.partial(jax.jit, static_argnums=0, static_argnames="loss")
@@ -197,8 +201,8 @@ def by_client(
         indices, size = client
         is_real = jnp.arange(indices.shape[0], dtype=jnp.int32) < size
         count = size.astype(jnp.float32)
-        own = data.inputs[indices], data.labels[indices], is_real
-        scores = _scores(model, parameters, *own, loss)
+        samples = data.inputs[indices], data.labels[indices], is_real
+        scores = _scores(model, parameters, *samples, loss)
         right, total = (score.astype(jnp.float32) / count for score in scores)
         return right, total
 
@@ -214,7 +218,7 @@ def _scores(
     is_real: Array,
     loss: Any,
 ) -> tuple[Array, Array]:
-    """Return how many of the real samples are right, and the sum of their losses."""
+    """Count the real samples that are right, and add up their losses."""
     outputs = model.apply(unflatten(model, images.shape[1:], parameters), images)
     if loss is None:
         log_likelihoods = jax.nn.log_softmax(outputs)

@@ -59,7 +59,7 @@ class Decay:
 
 
 def decay_at(rounds: int | Sequence[int], factor: float) -> Decay:
-    """Return a schedule that multiplies the learning rate by `factor` at each of some rounds.
+    """Return a schedule that multiplies the learning rate by `factor` at some rounds.
 
     Choose it over `optax.piecewise_constant_schedule`, which gives the same factors, if
     runs are stored or compared: it is a plain value without closures.
@@ -85,12 +85,12 @@ def decay_at(rounds: int | Sequence[int], factor: float) -> Decay:
     Source: Multi-RoundSecAgg, Section 5 (CIFAR: 0.4 times the rate "every 400 and 800
     rounds", read as at 400 and at 800).
     """
-    own: tuple[Any, ...] = (rounds,) if np.ndim(rounds) == 0 else tuple(rounds)  # type: ignore[arg-type]
-    for one in own:
-        check_count(one, "rounds", "must be integers from 0", 0)
+    at: tuple[Any, ...] = (rounds,) if np.ndim(rounds) == 0 else tuple(rounds)  # type: ignore[arg-type]
+    for round_ in at:
+        check_count(round_, "rounds", "must be integers from 0", 0)
     check_number(factor, "factor", _FACTOR, 0.0)
     require(factor > 0, "factor", "must be positive", factor)
-    return Decay(tuple(sorted(int(one) for one in own)), float(factor))
+    return Decay(tuple(sorted(int(round_) for round_ in at)), float(factor))
 
 
 def factors_of(schedule: RateSchedule | None, rounds: np.ndarray) -> np.ndarray | None:
@@ -205,7 +205,7 @@ class LocalSGD:
         indices: Int32[Array, " samples"],
         size: Int32[Array, ""],
     ) -> Float32[Array, " dim"]:
-        """Train on the samples at the first `size` of `indices`, as `update` would on them.
+        """Train on the samples at the first `size` of `indices`, as `update` would.
 
         Each minibatch is taken from the pool when it is needed, so that no client's
         samples are copied.
@@ -335,25 +335,27 @@ def local_sgd(
         type(model).__name__,
     )
     rate = strength(
-        learning_rate, "learning_rate", "must be positive", lambda own: own > 0
+        learning_rate, "learning_rate", "must be positive", lambda value: value > 0
     )
     check_count(batch_size, "batch_size")
     check_count(num_epochs, "num_epochs")
     rule = "must lie in [0, 1)"
-    kept = _optional_strength(
-        momentum, "momentum", rule, lambda own: (own >= 0) & (own < 1)
+    momentum_kept = _optional_strength(
+        momentum, "momentum", rule, lambda value: (value >= 0) & (value < 1)
     )
     rule = "must not be negative"
-    decay = _optional_strength(weight_decay, "weight_decay", rule, lambda own: own >= 0)
-    pull = _optional_strength(proximal, "proximal", rule, lambda own: own >= 0)
+    decay = _optional_strength(
+        weight_decay, "weight_decay", rule, lambda value: value >= 0
+    )
+    pull = _optional_strength(proximal, "proximal", rule, lambda value: value >= 0)
     rule = "must be positive"
-    bound = _optional_strength(clip_norm, "clip_norm", rule, lambda own: own > 0)
+    bound = _optional_strength(clip_norm, "clip_norm", rule, lambda value: value > 0)
     rule = "must be None or 'bfloat16' or 'tf32'"
     is_known = compute_dtype in (None, "float32", "bfloat16", "tf32")
     require(is_known, "compute_dtype", rule, compute_dtype)
     return LocalSGD(
         learning_rate=rate,
-        momentum=kept,
+        momentum=momentum_kept,
         weight_decay=decay,
         proximal=pull,
         clip_norm=bound,
@@ -384,7 +386,7 @@ def strength(
 def _optional_strength(
     value: Any, argument: str, rule: str, is_legal: Callable[[Any], bool]
 ) -> Float32[Array, ""] | None:
-    """Return a number that training uses, or None where it is None or 0, which costs nothing."""
+    """Return a number that training uses, or None for None and 0, which cost nothing."""
     number = None if value is None else strength(value, argument, rule, is_legal)
     return number if is_traced(value) or value else None
 

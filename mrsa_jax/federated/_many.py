@@ -113,21 +113,20 @@ def train_many(
     """
     # not the named tuples, which are values
     is_several = type(seeds) in (list, tuple, range) or np.ndim(seeds) == 1
-    own_seeds = list(seeds) if is_several else [seeds]
-    own: list[Any] = (
+    each_seed = list(seeds) if is_several else [seeds]
+    each_training: list[Any] = (
         list(trainings) if isinstance(trainings, list | tuple) else [trainings]
     )
-    num_runs = max(len(own_seeds), len(own))
-    for name, given in (("seeds", own_seeds), ("trainings", own)):
+    num_runs = max(len(each_seed), len(each_training))
+    for name, values in (("seeds", each_seed), ("trainings", each_training)):
         rule = f"must be one, or {num_runs} as others are"
-        require(len(given) in (1, num_runs), name, rule, len(given))
-    own_seeds, own = (
-        own_seeds * (num_runs // len(own_seeds)),
-        own * (num_runs // len(own)),
-    )
-    check_trainings(own, "trainings", checkpoints)
+        require(len(values) in (1, num_runs), name, rule, len(values))
+    # a single one serves every run
+    each_seed = each_seed * (num_runs // len(each_seed))
+    each_training = each_training * (num_runs // len(each_training))
+    check_trainings(each_training, "trainings", checkpoints)
     check_function(callback, "callback")
-    runs = _runs(own_seeds, own, callback)
+    runs = _runs(each_seed, each_training, callback)
     if side_by_side is not None:
         check_count(side_by_side, "side_by_side")
     advance = _all_runs(
@@ -191,9 +190,9 @@ def merged(parts: Sequence[ClientData]) -> tuple[ClientData, list[int]]:
         if place == len(pools):
             pools.append(part)
             offsets.append(sum(len(pool.labels) for pool in pools[:-1]))
-        firsts[id(part)] = sum(len(one) for one in sizes)
-        own = np.asarray(part.indices) + np.int32(offsets[place])
-        rows.append(np.pad(own, ((0, 0), (0, widest - own.shape[1]))))
+        firsts[id(part)] = sum(len(part_sizes) for part_sizes in sizes)
+        places = np.asarray(part.indices) + np.int32(offsets[place])
+        rows.append(np.pad(places, ((0, 0), (0, widest - places.shape[1]))))
         sizes.append(np.asarray(part.sizes))
     shapes = {tuple(pool.inputs.shape[1:]) for pool in pools}
     require(
@@ -202,33 +201,33 @@ def merged(parts: Sequence[ClientData]) -> tuple[ClientData, list[int]]:
         "must all have samples of one shape",
         sorted(shapes),
     )
-    one = len(pools) == 1
+    is_single = len(pools) == 1
     pool = ClientData(
         inputs=pools[0].inputs
-        if one
-        else jnp.concatenate([own.inputs for own in pools]),
+        if is_single
+        else jnp.concatenate([pool.inputs for pool in pools]),
         labels=pools[0].labels
-        if one
-        else jnp.concatenate([own.labels for own in pools]),
+        if is_single
+        else jnp.concatenate([pool.labels for pool in pools]),
         indices=on_device(np.concatenate(rows)),
         sizes=on_device(np.concatenate(sizes)),
-        num_classes=max(own.num_classes for own in pools),
+        num_classes=max(pool.num_classes for pool in pools),
     )
     return pool, [firsts[id(part)] for part in parts]
 
 
-def _is_same_pool(one: ClientData, other: ClientData) -> bool:
-    if one.inputs is other.inputs and one.labels is other.labels:
+def _is_same_pool(first: ClientData, other: ClientData) -> bool:
+    if first.inputs is other.inputs and first.labels is other.labels:
         return True
-    return np.array_equal(one.labels, other.labels) and np.array_equal(
-        one.inputs, other.inputs
+    return np.array_equal(first.labels, other.labels) and np.array_equal(
+        first.inputs, other.inputs
     )
 
 
 def _flat_slots(
     group: list[Run], first_rows: list[int], width: int, count: int
 ) -> Slots:
-    """Lay out the next round of each run of a group, one after another in `count` slots."""
+    """Lay out the next round of each run of a group in `count` slots."""
     run_of, row, member = (np.zeros(count, np.int32) for _ in range(3))
     slots = Slots(run_of, row, member, np.zeros(count, np.bool_))
     for number, (run, first) in enumerate(zip(group, first_rows, strict=True)):
@@ -245,11 +244,11 @@ def _flat_slots(
 def _of_run(
     out: tuple[Any, ...], first: Array, number: Array, *, width: int
 ) -> Trained:
-    """Return what is a run's own, whose slots begin with the `first`."""
+    """Return the part of the slots that belongs to a run."""
     updates, is_finite, rounding_keys, place = out
-    own = first + jnp.arange(width, dtype=jnp.int32)
-    own = own if place is None else place[own]
-    return Trained(updates[own], is_finite[own], rounding_keys[number])
+    slots = first + jnp.arange(width, dtype=jnp.int32)
+    slots = slots if place is None else place[slots]
+    return Trained(updates[slots], is_finite[slots], rounding_keys[number])
 
 
 def _all_runs(
@@ -259,7 +258,7 @@ def _all_runs(
     checkpoints: Checkpoints | None,
     side_by_side: int | None,
 ) -> Advance:
-    """Return what trains any of these runs."""
+    """Return the function that trains any of these runs together."""
     slots, dim = max(run.width for run in runs), runs[0].parameters.shape[0]
     most = (
         at_once("trainings", 4 * dim * slots) if side_by_side is None else side_by_side
@@ -290,9 +289,9 @@ def _all_runs(
             )
 
     def advance(live: list[Run], most: int) -> None:
-        for own, length, count in stretches:
-            group = [run for run in live if id(run) in own]
-            live = [run for run in live if id(run) not in own]
+        for runs_together, length, count in stretches:
+            group = [run for run in live if id(run) in runs_together]
+            live = [run for run in live if id(run) not in runs_together]
             for start in range(0, len(group), count):
                 programs.run(
                     group[start : start + count], min(most, length), length, count
@@ -319,7 +318,7 @@ def _one_after_another(
     mesh: Mesh | None,
     checkpoints: Checkpoints | None,
 ) -> Advance:
-    """Return what trains any of these runs as `train` does."""
+    """Return the function that trains any of these runs as `train` does."""
     each = {id(run): one_run(run, memory_bytes, mesh, checkpoints) for run in runs}
 
     def advance(live: list[Run], most: int) -> None:
@@ -330,7 +329,10 @@ def _one_after_another(
 
 
 def _stacked(group: list[Run], count: int) -> tuple[Any, ...]:
-    """Stack trainers, models, keys and round numbers, the last repeated up to a fixed count."""
+    """Stack trainers, models, keys and round numbers up to a fixed count.
+
+    The last one is repeated.
+    """
     filled = group + group[-1:] * (count - len(group))
     trainers = jax.tree.map(
         lambda *leaves: jnp.stack(leaves), *[r.next_trainer for r in filled]
@@ -343,8 +345,10 @@ def _stacked(group: list[Run], count: int) -> tuple[Any, ...]:
 def _trained_flat(
     shared: tuple[Any, ...], slots: Slots, width: int, mesh: Mesh | None
 ) -> Any:
-    own, pool = shared[:-1], shared[-1]
-    trainers, parameters, keys, rounds = own if mesh is None else replicated(own, mesh)
+    parts, pool = shared[:-1], shared[-1]
+    trainers, parameters, keys, rounds = (
+        parts if mesh is None else replicated(parts, mesh)
+    )
     out = flat_updates(
         trainers, parameters, pool, keys, rounds, slots, width=width, mesh=mesh
     )

@@ -1,4 +1,4 @@
-"""How the updates of mates correlate.
+"""The correlation of the updates of mates.
 
 What of T is left where updates react to the sums.
 Given the released models mates are exchangeable, but no longer independent. With the
@@ -14,15 +14,15 @@ import numpy as np
 
 
 def is_in(members: np.ndarray) -> np.ndarray:
-    """Return who was in which round, bool `[rounds, clients]`."""
-    found = np.zeros((len(members), int(members.max(initial=0)) + 1), np.bool_)
+    """Return the participation bool `[rounds, clients]`."""
+    is_member = np.zeros((len(members), int(members.max(initial=0)) + 1), np.bool_)
     row, slot = np.nonzero(members >= 0)
-    found[row, members[row, slot]] = True
-    return found
+    is_member[row, members[row, slot]] = True
+    return is_member
 
 
 def same_rounds(members: np.ndarray) -> np.ndarray:
-    """Return a number for each client that those who were in the same rounds have in common."""
+    """Give clients that were in the same rounds one common number."""
     columns = np.packbits(is_in(members), axis=0)
     return np.unique(columns, axis=1, return_inverse=True)[1].reshape(-1)
 
@@ -30,7 +30,7 @@ def same_rounds(members: np.ndarray) -> np.ndarray:
 def correlation_of_mates(
     centred: np.ndarray, members: np.ndarray, variances: np.ndarray, blocks: np.ndarray
 ) -> float:
-    """Return the correlation of mates, nan if no round has pairs of mates and other pairs.
+    """Return the correlation of mates; NaN without pairs of mates and of others.
 
     Sums of squared distances of pairs follow from sums alone: within a block of T
     clients, T sum |e_i|^2 - |sum e_i|^2.
@@ -42,24 +42,24 @@ def correlation_of_mates(
         variances: `[rounds]`, s_r^2.
         blocks: Of each client; negative for one without mates.
     """
-    known = (members >= 0).sum(axis=1)
+    count = (members >= 0).sum(axis=1)
     at, slot = np.nonzero((members >= 0) & (variances > 0)[:, None])
-    own = blocks[members[at, slot]]
-    at, slot, own = at[own >= 0], slot[own >= 0], own[own >= 0]
+    block = blocks[members[at, slot]]
+    at, slot, block = at[block >= 0], slot[block >= 0], block[block >= 0]
     if not len(at):
         return math.nan
-    order = np.lexsort((own, at))
-    at, own, entries = at[order], own[order], centred[at[order], slot[order]]
-    starts = np.flatnonzero(np.diff(at, prepend=-1) | np.diff(own, prepend=-1))
+    order = np.lexsort((block, at))
+    at, block, entries = at[order], block[order], centred[at[order], slot[order]]
+    starts = np.flatnonzero(np.diff(at, prepend=-1) | np.diff(block, prepend=-1))
     size = np.diff(starts, append=len(at))
     squares = np.add.reduceat((entries**2).sum(axis=1), starts)
     apart = size * squares - (np.add.reduceat(entries, starts) ** 2).sum(axis=1)
     sums = apart, size * (size - 1.0)
-    mates, num_mates = (np.bincount(at[starts], own, len(members)) for own in sums)
-    num_others = known * (known - 1) - num_mates
+    mates, num_mates = (np.bincount(at[starts], block, len(members)) for block in sums)
+    num_others = count * (count - 1) - num_mates
     used = (num_mates > 0) & (num_others > 0)
     if not used.any():
         return math.nan
-    own = mates[used] / variances[used]
-    others = ((known * (known - 1))[used] - own) / num_others[used]
-    return float(1 - own.sum() / (num_mates[used] * others).sum())
+    ratio = mates[used] / variances[used]
+    others = ((count * (count - 1))[used] - ratio) / num_others[used]
+    return float(1 - ratio.sum() / (num_mates[used] * others).sum())

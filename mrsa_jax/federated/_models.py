@@ -119,7 +119,7 @@ def num_parameters(model: nn.Module, input_shape: Sequence[int]) -> int:
 
 
 def num_outputs(model: nn.Module, input_shape: Sequence[int]) -> int:
-    """Return how many logits the model gives for one sample."""
+    """Return the number of logits that the model gives for a sample."""
     return _traced_outputs(model, tuple(input_shape))
 
 
@@ -148,7 +148,7 @@ def initial_parameters(
 def unflatten(
     model: nn.Module, input_shape: Sequence[int], parameters: Float32[Array, " dim"]
 ) -> Any:
-    """Return the flax variables whose raveled leaves, one after another, are `parameters`.
+    """Return the flax variables whose raveled leaves in order are `parameters`.
 
     Examples:
         >>> import mrsa_jax as mj
@@ -188,7 +188,9 @@ def _parts(parameters: Array, shapes: tuple[tuple[int, ...], ...]) -> list[Array
 
 
 def layers_of(model: nn.Module, input_shape: Sequence[int]) -> dict[str, range]:
-    """Return where in the flat parameters each layer's lie, its weights and biases together.
+    """Return the range of each layer in the flat parameters.
+
+    Weights and biases of a layer are together.
 
     Examples:
         >>> layers_of(mlp(3, hidden_sizes=(2,)), (4,))
@@ -196,14 +198,14 @@ def layers_of(model: nn.Module, input_shape: Sequence[int]) -> dict[str, range]:
     """
     leaves, tree = _structure(model, tuple(input_shape))
     named = jax.tree_util.tree_flatten_with_path(jax.tree.unflatten(tree, leaves))[0]
-    found: dict[str, range] = {}
+    ranges: dict[str, range] = {}
     start = 0
     for path, leaf in named:
         name = "/".join(str(key.key) for key in path[1:-1]) or str(path[-1].key)
-        first = found[name].start if name in found else start
+        first = ranges[name].start if name in ranges else start
         start += math.prod(leaf.shape)
-        found[name] = range(first, start)
-    return found
+        ranges[name] = range(first, start)
+    return ranges
 
 
 @functools.partial(jax.jit, static_argnums=(0, 1))
@@ -294,7 +296,7 @@ def check_model(model: nn.Module, client_data: ClientData, loss: Any = None) -> 
 def check_loss(
     loss: Any, model: nn.Module, input_shape: tuple[int, ...], labels: Any
 ) -> None:
-    """Raise unless a loss gives one float for each sample, whatever samples are in the batch.
+    """Raise unless a loss gives each sample a float that other samples do not change.
 
     A mean over the batch, or outputs [B, 1] against labels [B], which broadcast to [B,
     B], would train on pairs of one sample's output and another's label. So the loss of
@@ -330,19 +332,21 @@ def check_loss(
         together, alone = _losses(values.astype(np.float32), few, loss=loss)
     rule = (
         "must not depend on the other samples of a batch (outputs [B, 1] against "
-        "labels [B] "
-        "broadcast to [B, B])"
+        "labels [B] broadcast to [B, B])"
     )
     for name, in_batch, by_itself in zip(
         ("loss", "gradient"), together, alone, strict=True
     ):
-        own, other = np.asarray(in_batch), np.asarray(by_itself)
+        alone_too, other = np.asarray(in_batch), np.asarray(by_itself)
         scale = np.abs(other[np.isfinite(other)]).max(initial=1e-6)
-        differs = ~np.isclose(own, other, rtol=0, atol=_SAME * scale, equal_nan=True)
+        differs = ~np.isclose(
+            alone_too, other, rtol=0, atol=_SAME * scale, equal_nan=True
+        )
         if differs.any():
             first = tuple(np.argwhere(differs)[0])
             words = (
-                f"a {name} of {own[first]:.4g} for a sample in a batch of {len(few)}"
+                f"a {name} of {alone_too[first]:.4g} for a sample in a batch of "
+                f"{len(few)}"
             )
             require(
                 False, "loss", rule, f"{words}, and of {other[first]:.4g} for it alone"
@@ -380,7 +384,9 @@ def _losses(outputs: Array, labels: Array, *, loss: Any) -> tuple[Any, Any]:
         return each, gradient
 
     def of_copies(output: Array, label: Array) -> tuple[Array, Array]:
-        copies = (jnp.broadcast_to(own, (count, *own.shape)) for own in (output, label))
+        copies = (
+            jnp.broadcast_to(array, (count, *array.shape)) for array in (output, label)
+        )
         each, gradient = of_batch(*copies)
         return each[0], gradient[0]
 

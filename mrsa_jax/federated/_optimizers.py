@@ -91,7 +91,7 @@ def local_optax(
     num_epochs: int = 1,
     loss: Loss | None = None,
 ) -> LocalOptax:
-    """Return local training by any optimizer of optax, which begins anew in every round.
+    """Return local training by an optimizer of optax, which begins again each round.
 
     Choose `local_sgd` for SGD with momentum, weight decay or FedProx: another learning
     rate of its compiles nothing, while each optimizer given here does.
@@ -242,7 +242,7 @@ def scaffold(
     Source: Karimireddy et al. 2020, Algorithm 1 with option II for c_i.
     """
     rate = strength(
-        learning_rate, "learning_rate", "must be positive", lambda own: own > 0
+        learning_rate, "learning_rate", "must be positive", lambda value: value > 0
     )
     return Scaffold(
         rate, model, *_checked(model, batch_size, num_epochs), checked_loss(loss)

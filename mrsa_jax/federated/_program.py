@@ -60,7 +60,7 @@ _MODELS_IN_AGGREGATION = 8
 
 
 class MemoryEstimate(NamedTuple):
-    """What a training needs, beyond what the process held before.
+    """Memory of a training, beyond the memory that the process held before.
 
     Attributes:
         width: Clients side by side; None for what is right for the processor.
@@ -159,7 +159,7 @@ def memory_estimate(
 
 @dataclasses.dataclass
 class _Setting:
-    """What the memory of a training depends on."""
+    """Settings that decide the memory of a training."""
 
     model: nn.Module
     client_data: ClientData
@@ -190,8 +190,8 @@ class _Setting:
         )
         testing = 0
         if self.test is not None:
-            own = self.model, parameters, *self.test
-            testing = _needed(evaluation.lower(*own, loss=loss_of(self.trainer)))
+            evaluated = self.model, parameters, *self.test
+            testing = _needed(evaluation.lower(*evaluated, loss=loss_of(self.trainer)))
         # of the arrays of a cohort one has the updates, all others what becomes of them
         codes = (
             4
@@ -209,7 +209,7 @@ class _Setting:
 
 
 def width_within(memory_bytes: Any, run: Run, mesh: Mesh | None = None) -> int:
-    """Return how many of a run's clients may train side by side; raise if not even one."""
+    """Return how many of a run's clients fit side by side, or raise if none fits."""
     check_count(memory_bytes, "memory_bytes")
     dim = run.parameters.shape[0]
     setting = _Setting(
@@ -229,19 +229,19 @@ def width_within(memory_bytes: Any, run: Run, mesh: Mesh | None = None) -> int:
 def largest_width(
     memory_bytes: int, most: int, estimate: Callable[[int], MemoryEstimate]
 ) -> int:
-    """Return the largest width found within a bound, from few estimates: each compiles."""
-    one = estimate(1)
+    """Find the largest width within a bound by few estimates, each of which compiles."""
+    single = estimate(1)
     rule = "must hold the training of one client at a time; needed and given are"
     require(
-        one.peak_bytes <= memory_bytes,
+        single.peak_bytes <= memory_bytes,
         "memory_bytes",
         rule,
-        one.peak_bytes,
+        single.peak_bytes,
         memory_bytes,
     )
-    room = memory_bytes - one.data_bytes - one.host_bytes
+    room = memory_bytes - single.data_bytes - single.host_bytes
     # work space grows at most in proportion to the width
-    width = min(most, max(1, room // max(one.training_bytes, 1)))
+    width = min(most, max(1, room // max(single.training_bytes, 1)))
     while width > 1 and estimate(width).peak_bytes > memory_bytes:
         width //= 2
     return width
@@ -250,7 +250,7 @@ def largest_width(
 def runs_and_width_within(
     memory_bytes: Any, runs: list[Run], pool: ClientData, mesh: Mesh | None = None
 ) -> tuple[int, int]:
-    """Return how many runs train side by side, and how many clients of theirs.
+    """Choose the number of runs to train side by side, and of their clients.
 
     Or raise.
     Counted from what one client at a time needs: each run adds its model and its
@@ -270,20 +270,20 @@ def runs_and_width_within(
         mesh,
         max(_code_dim(run) for run in runs),
     )
-    one = setting.estimate(1)
-    largest_width(int(memory_bytes), 1, lambda _: one)
+    single = setting.estimate(1)
+    largest_width(int(memory_bytes), 1, lambda _: single)
     updates = 4 * dim * setting.slots_each
-    work = max(one.training_bytes - updates, 1)
-    room = int(memory_bytes) - one.data_bytes - one.host_bytes
-    left = room - max(work, one.aggregation_bytes, one.evaluation_bytes)
-    at_once = min(len(runs), max(1, left // (updates + 4 * dim)))
-    left = room - at_once * (updates + 4 * dim)
-    width = min(at_once * setting.slots_each, max(1, left // work))
+    work = max(single.training_bytes - updates, 1)
+    room = int(memory_bytes) - single.data_bytes - single.host_bytes
+    free = room - max(work, single.aggregation_bytes, single.evaluation_bytes)
+    at_once = min(len(runs), max(1, free // (updates + 4 * dim)))
+    free = room - at_once * (updates + 4 * dim)
+    width = min(at_once * setting.slots_each, max(1, free // work))
     return at_once, min(width, measured_width(dim))
 
 
 def _code_dim(run: Run) -> int:
-    """Return how many coordinates a client of a run sends.
+    """Return the number of coordinates that a client sends.
 
     A turned lattice's are padded.
     """
@@ -304,9 +304,11 @@ def _needed(lowered: Any) -> int:
 
 def _of_host(run: Run) -> int:
     num_rounds, num_clients = run.training.history.cohorts.shape
-    kept = 0 if run.sketch is None else run.sketch.values.nbytes
+    sketch_bytes = 0 if run.sketch is None else run.sketch.values.nbytes
     keep = run.training.keep_aggregates
-    return kept + _host_bytes(num_rounds, num_clients, run.parameters.shape[0], keep)
+    return sketch_bytes + _host_bytes(
+        num_rounds, num_clients, run.parameters.shape[0], keep
+    )
 
 
 def _host_bytes(
@@ -328,7 +330,7 @@ _MOST_ROUNDS = 64  # a round that is passed over costs little, but not nothing
 
 
 def alike(runs: list[Run]) -> list[list[Run]]:
-    """Sort runs that have something to train into those which one program can train together."""
+    """Group the runs that train something into those that one program can train."""
     groups: dict[Any, list[Run]] = {}
     for run in runs:
         if run.is_over:
@@ -349,7 +351,7 @@ def alike(runs: list[Run]) -> list[list[Run]]:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Programs:
-    """How rounds go as programs.
+    """Programs that train the rounds.
 
     Attributes:
         data: All clients' samples.
@@ -363,7 +365,7 @@ class Programs:
     first_rows: dict[int, int] | None = None
 
     def length(self, runs: list[Run], checkpoints: Checkpoints | None) -> int:
-        """Return how many rounds a program of these runs has.
+        """Return the number of rounds in a program of these runs.
 
         1 where each goes by itself.
         """
@@ -373,8 +375,8 @@ class Programs:
         report_bytes = 0
         for run in runs:
             sums = 4 * run.parameters.shape[0] if run.training.keep_aggregates else 0
-            kept = 0 if run.sketch is None else 4 * len(run.sketch.coordinates)
-            report_bytes += (16 + kept) * run.width + sums
+            sketch_bytes = 0 if run.sketch is None else 4 * len(run.sketch.coordinates)
+            report_bytes += (16 + sketch_bytes) * run.width + sums
         gaps = [
             np.diff(run.stops, prepend=0, append=len(run.to_train)).max()
             for run in runs
@@ -398,7 +400,7 @@ class Programs:
         return True
 
     def run(self, runs: list[Run], most: int, length: int, num_runs: int = 1) -> None:
-        """Train and log the next rounds, at most so many of each run, by a program of `length`.
+        """Train and log the next rounds of each run by a program of `length`.
 
         A program of several runs is compiled for `num_runs`; the last fills it up.
         """
@@ -434,11 +436,11 @@ class Programs:
         rounds = tuple(
             run.rounds(count, length) for run, count in zip(runs, counts, strict=True)
         )
-        for run, count, own in zip(runs, counts, rounds, strict=True):
+        for run, count, places in zip(runs, counts, rounds, strict=True):
             check = getattr(run.training.aggregator, "checked_weights", None)
-            if own.weights is not None and check is not None:
+            if places.weights is not None and check is not None:
                 for weights, alive in zip(
-                    own.weights[:count], own.alive[:count], strict=True
+                    places.weights[:count], places.alive[:count], strict=True
                 ):
                     check(weights, alive.reshape(-1, alive.shape[-1])[0])
         first = runs[0]

@@ -44,7 +44,7 @@ from mrsa_watch._base.html import finding, number, shown, telling
 
 @finding
 class TrainingResult:
-    """What a training left behind.
+    """Result of a training.
 
     Attributes:
         parameters: f32 [d], the last global model; of a diverged training, what its
@@ -125,7 +125,7 @@ class TrainingResult:
 
 
 class Log(NamedTuple):
-    """What was reported so far, in host memory; written in place."""
+    """Reports of the rounds so far, in host memory; written in place."""
 
     status: np.ndarray
     clipped_fraction: np.ndarray
@@ -154,7 +154,7 @@ class Log(NamedTuple):
     def metrics(
         self, index: int, cohort_size: int, evaluated: np.ndarray, diverged: int
     ) -> Metrics:
-        """Return what is known of a round that is over, as plain numbers.
+        """Return the figures of a finished round as plain numbers.
 
         Args:
             index: The round.
@@ -163,7 +163,7 @@ class Log(NamedTuple):
             diverged: The round in which the training diverged, after which nothing is
                 tested; -1 for none.
         """
-        found: Metrics = {
+        metrics: Metrics = {
             "step": index,
             "status": Status(int(self.status[index])).name,
             "cohort_size": cohort_size,
@@ -172,15 +172,15 @@ class Log(NamedTuple):
             "failed_uploads": int(self.failed_uploads[: index + 1].sum()),
         }
         if not np.isnan(self.clipped_fraction[index]):
-            found["clipped_fraction"] = float(self.clipped_fraction[index])
+            metrics["clipped_fraction"] = float(self.clipped_fraction[index])
         if index == diverged:
-            return found | {"diverged": True}
+            return metrics | {"diverged": True}
         tested = int(np.searchsorted(evaluated, index))
         if tested < len(evaluated) and evaluated[tested] == index:
-            found["loss"] = float(self.loss[tested])
+            metrics["loss"] = float(self.loss[tested])
             if not np.isnan(self.accuracy[tested]):  # of labels that are no classes
-                found["accuracy"] = float(self.accuracy[tested])
-        return found
+                metrics["accuracy"] = float(self.accuracy[tested])
+        return metrics
 
 
 class Run:
@@ -196,7 +196,7 @@ class Run:
     def __init__(
         self, seed: Any, training: Training, test: Any, callback: Callback | None = None
     ) -> None:
-        """Lay out the rounds to train, the evaluations that are due and an empty log."""
+        """Lay out the rounds to train, the evaluations that are due, and an empty log."""
         # First what is fixed; then what moves from round to round and is all that a
         # checkpoint holds. `_train` runs one of these, `_many` several side by side,
         # and `_program` says how many rounds go into one program.
@@ -258,7 +258,7 @@ class Run:
 
     @property
     def coordinates(self) -> np.ndarray | None:
-        """What of each update is reported."""
+        """The coordinates of each update that are reported."""
         return None if self.sketch is None else self.sketch.coordinates
 
     @property
@@ -320,13 +320,13 @@ class Run:
             factor=None if self.factors is None else self.factors[places],
             weights=weights,
             assignment_key=by_words(
-                lambda own: on_device(np.asarray(own)[indices]), keys
+                lambda column: on_device(np.asarray(column)[indices]), keys
             ),
         )
 
     @property
     def carried(self) -> Carried:
-        """What goes into the next round."""
+        """The state that goes into the next round."""
         states = (self.parameters, self.aggregator_state, self.server_state)
         return Carried(*states, np.bool_(self.diverged < 0), self.states)
 
@@ -343,9 +343,9 @@ class Run:
         round_ = self.next_round
         members, alive = on_device(round_.members), on_device(round_.alive)
         round_ = round_._replace(members=members, alive=alive)
-        own = self.training.aggregator, self.server, self.carried
-        asked = self.training.keep_aggregates, self.coordinates
-        self.carried, self.pending = aggregated(*own, trained, round_, *asked)
+        parts = self.training.aggregator, self.server, self.carried
+        reported = self.training.keep_aggregates, self.coordinates
+        self.carried, self.pending = aggregated(*parts, trained, round_, *reported)
 
     def settle(self) -> None:
         """Wait for the round and log its report."""
@@ -389,15 +389,18 @@ class Run:
         stop = len(self.evaluated) if last is None else stop
         if self.diverged >= 0 or start >= stop:
             return None
-        own, by = (self.training.model, self.parameters), loss_of(self.training.trainer)
+        tested = (self.training.model, self.parameters)
+        by = loss_of(self.training.trainer)
         if self.test is not None:
-            accuracy, loss = jax.device_get(evaluation(*own, *self.test, loss=by))
+            scores = evaluation(*tested, *self.test, loss=by)
+            accuracy, loss = jax.device_get(scores)
             if np.isnan(loss):
                 return self._end(first)
             self.log.accuracy[start:stop], self.log.loss[start:stop] = accuracy, loss
         if self.by_client is not None:
-            found = jax.device_get(by_client(*own, self.training.client_test, loss=by))
-            self.by_client[:, start:stop] = np.stack(found)[:, None]
+            of_clients = by_client(*tested, self.training.client_test, loss=by)
+            scores_of_clients = np.stack(jax.device_get(of_clients))
+            self.by_client[:, start:stop] = scores_of_clients[:, None]
         return None
 
     def tell(self) -> None:
@@ -405,14 +408,14 @@ class Run:
         first, self.told = self.told, self._over
         if self.callback is not None:
             for index in range(first, self.told):
-                asked = int(self.training.history.cohorts[index].sum())
+                cohort_size = int(self.training.history.cohorts[index].sum())
                 self.callback(
-                    self.log.metrics(index, asked, self.evaluated, self.diverged)
+                    self.log.metrics(index, cohort_size, self.evaluated, self.diverged)
                 )
 
     @property
     def _over(self) -> int:
-        """How many rounds are over: all before the one to train next."""
+        """Number of finished rounds: all before the one to train next."""
         if self.diverged >= 0:
             return self.diverged + 1
         is_last = self.done == len(self.to_train)
@@ -435,7 +438,7 @@ class Run:
         }
 
     def state(self) -> dict[str, Any]:
-        """Return everything that the next round and the result depend on, as a pytree."""
+        """Return the pytree on which the next round and the result depend."""
         sketch: dict[str, Any] = (
             {} if self.sketch is None else {"sketch": self.sketch.values}
         )
@@ -466,13 +469,15 @@ class Run:
             self.by_client = np.array(state["by_client"])
 
     def result(self) -> TrainingResult:
-        """Return what there is to tell."""
+        """Return the training's result."""
         sums = None
         if self.training.keep_aggregates:
             none = np.zeros((0, self.training.sent_dim), np.float32)
             sums = np.stack(self.aggregates) if self.aggregates else none
         tests: Any = (None, None) if self.by_client is None else self.by_client
-        kept: Any = (None, None) if self.states is None else jax.device_get(self.states)
+        states: Any = (
+            (None, None) if self.states is None else jax.device_get(self.states)
+        )
         return TrainingResult(
             parameters=np.asarray(self.parameters),
             evaluated_rounds=self.evaluated,
@@ -481,14 +486,14 @@ class Run:
             drift=self._drift(),
             client_accuracy=tests[0],
             client_loss=tests[1],
-            shared=kept[0],
-            client_states=kept[1],
+            shared=states[0],
+            client_states=states[1],
             weights=self.weights,
             **self.log._asdict(),
         )
 
     def _drift(self) -> Drift | None:
-        """Return how the updates of those who sent theirs drifted."""
+        """Measure the drift of the updates of clients that sent theirs."""
         if self.sketch is None:
             return None
         done = max(0, self.done - (self.diverged >= 0))

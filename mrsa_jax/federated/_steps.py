@@ -33,8 +33,8 @@ def checked_loss(loss: Any) -> Loss | None:
     """Return a loss, or None; raise for what is neither."""
     rule = "must be a function of outputs and labels, or None"
     require(loss is None or callable(loss), "loss", rule, loss)
-    own: Loss | None = loss
-    return own
+    checked: Loss | None = loss
+    return checked
 
 
 def trained_locally(

@@ -181,14 +181,14 @@ def drive(
 
 
 def _test(runs: list[Run]) -> None:
-    """Test the models that are due, and tell what is known of the rounds that are over."""
+    """Test the models that are due, and report the finished rounds."""
     for run in runs:
         run.evaluate()
         run.tell()
 
 
 def _steps_through(runs: list[Run]) -> int:
-    """Return how many steps all runs are through with.
+    """Return the number of steps that all runs have finished.
 
     Programs take some runs further ahead.
     """
@@ -197,7 +197,7 @@ def _steps_through(runs: list[Run]) -> int:
 
 
 class Pace:
-    """How many rounds go into a program, so that it says something every few seconds.
+    """Number of rounds per program, chosen so that it reports every few seconds.
 
     The first time tells nothing, as the program is compiled then.
     """
@@ -231,10 +231,13 @@ def check_trainings(
         argument: Their name.
         checkpoints: Of all of them, or None.
     """
-    for one in trainings:
-        is_training = isinstance(one, Training)
+    for candidate in trainings:
+        is_training = isinstance(candidate, Training)
         require(
-            is_training, argument, "must be a `federated.Training`", type(one).__name__
+            is_training,
+            argument,
+            "must be a `federated.Training`",
+            type(candidate).__name__,
         )
     is_own = checkpoints is None or isinstance(checkpoints, Checkpoints)
     rule = "must be as `federated.checkpoints` gives them"
@@ -258,7 +261,7 @@ def _store(checkpoints: Checkpoints | None, runs: list[Run]) -> Store | None:
     each = [run.identity() for run in runs]
     return Store(
         checkpoints,
-        {name: fingerprint([one[name] for one in each]) for name in each[0]},
+        {name: fingerprint([parts[name] for parts in each]) for name in each[0]},
     )
 
 
@@ -268,7 +271,7 @@ def one_run(
     mesh: Mesh | None,
     checkpoints: Checkpoints | None,
 ) -> Advance:
-    """Return what trains one run."""
+    """Return the function that trains one run."""
     data = in_buckets(run.training.client_data, run.training.trainer)
     data = data if mesh is None else replicated(data, mesh)
     run.carried = held_where_gathered(run.carried, mesh)

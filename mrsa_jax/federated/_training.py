@@ -1,4 +1,4 @@
-"""What a training is: model, samples, rounds, secure aggregation, server; checked once.
+"""A training: model, samples, rounds, secure aggregation, server; checked once.
 
 A history says whom the server asked, or (`selection.RoundHistory`) also who was left
 after each step of the protocol, V0 to V4 of CCESA, and which key each round's graph is
@@ -34,7 +34,7 @@ from mrsa_watch._base.values import by_value
 
 @finding
 class Training:
-    """What is trained, on what, by whom in which round.
+    """Model, data and participants of a training.
 
     All that decides the model but the seed.
     `train` takes one, `train_many` several. What is wrong with it is said when it is
@@ -141,10 +141,10 @@ class Training:
             check_loss(loss, self.model, self.sample_shape, labels)
         if self.client_test is not None:
             rule = f"must be a `data.ClientData` with samples of {data.num_clients} clients"
-            found = getattr(
+            counts = getattr(
                 self.client_test, "num_clients", type(self.client_test).__name__
             )
-            require(found == data.num_clients, "client_test", rule, found)
+            require(counts == data.num_clients, "client_test", rule, counts)
             check_model(self.model, self.client_test, loss)
         object.__setattr__(
             self, "weights", checked_weights(self.weights, data.num_clients)
@@ -154,8 +154,8 @@ class Training:
         )
         largest = int(self.history.cohorts.sum(axis=1).max(initial=1))
         rule = "must have a participant for each member of the largest cohort"
-        given = f"{self.width} participants", f"{largest} members"
-        require(self.width >= largest, "aggregator", rule, *given)
+        sizes = f"{self.width} participants", f"{largest} members"
+        require(self.width >= largest, "aggregator", rule, *sizes)
         _ = self.factors
 
     def _check_trainer(self) -> None:
@@ -183,9 +183,11 @@ class Training:
 
         Its update, and what else a trainer with state has.
         """
-        own = self.trainer
+        trainer = self.trainer
         return self.dim + (
-            own.state_sizes(self.dim)[0] if isinstance(own, StatefulTrainer) else 0
+            trainer.state_sizes(self.dim)[0]
+            if isinstance(trainer, StatefulTrainer)
+            else 0
         )
 
     @property
@@ -195,7 +197,7 @@ class Training:
 
     @functools.cached_property
     def history(self) -> Rounds:
-        """Who was asked and who was left in each round."""
+        """Cohorts and survivors of each round."""
         return checked_rounds(
             self.participation, self.survivors, self.client_data.num_clients
         )
@@ -238,7 +240,7 @@ class Rounds(NamedTuple):
 
     @property
     def cohorts(self) -> np.ndarray:
-        """Who was asked, bool [J, N]."""
+        """The cohorts, bool [J, N]."""
         return np.asarray(self.survivors[:, 0])
 
 
@@ -246,16 +248,16 @@ def checked_order(order: Any, num_clients: int) -> np.ndarray | None:
     """Return the clients in the order in which slots are filled, or raise."""
     if order is None:
         return None
-    own = host_array(order, "slot_order")
+    slots = host_array(order, "slot_order")
     rule = f"must hold the clients 0 to {num_clients - 1}, each once"
-    proper = own.shape == (num_clients,) and own.dtype.kind in "iu"
+    proper = slots.shape == (num_clients,) and slots.dtype.kind in "iu"
     require(
-        proper and np.array_equal(np.sort(own), np.arange(num_clients)),
+        proper and np.array_equal(np.sort(slots), np.arange(num_clients)),
         "slot_order",
         rule,
-        own.shape,
+        slots.shape,
     )
-    return own.astype(np.int32)
+    return slots.astype(np.int32)
 
 
 def checked_rounds(participation: Any, survivors: Any, num_clients: int) -> Rounds:
@@ -302,10 +304,10 @@ def checked_rounds(participation: Any, survivors: Any, num_clients: int) -> Roun
 def checked_weights(weights: Any, num_clients: int) -> np.ndarray | None:
     if weights is None:
         return None
-    own = check_weights(weights, "weights")
+    checked = check_weights(weights, "weights")
     rule = f"must be {num_clients} integers, one for each client"
-    require(own.shape == (num_clients,), "weights", rule, own.shape)
-    return own
+    require(checked.shape == (num_clients,), "weights", rule, checked.shape)
+    return checked
 
 
 def check_test(test: Any, sample_shape: tuple[int, ...]) -> None:
@@ -314,6 +316,6 @@ def check_test(test: Any, sample_shape: tuple[int, ...]) -> None:
         return
     is_pair = isinstance(test, tuple | list) and len(test) == 2
     require(is_pair, "test", "must be a pair of inputs and labels", test)
-    given = tuple(np.shape(test[0])[1:])
+    shape = tuple(np.shape(test[0])[1:])
     rule = f"must have inputs of the clients' shape {sample_shape}"
-    require(given == sample_shape, "test", rule, given)
+    require(shape == sample_shape, "test", rule, shape)

@@ -1,4 +1,4 @@
-"""HeteroSAg: clients of unequal bandwidth quantize unequally and still hide in secure sums."""
+"""HeteroSAg: clients with unequal quantizers that hide in common secure sums."""
 
 from mrsa_watch._base.late import late_names
 

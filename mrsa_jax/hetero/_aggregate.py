@@ -147,20 +147,20 @@ def aggregate(
     clients that were summed, in nonces by block and round, and in what it does with a
     client left alone.
     """
-    known = fidelity in ("sets", "array", "real")
-    require(known, "fidelity", 'must be "sets", "array" or "real"', fidelity)
+    is_fidelity = fidelity in ("sets", "array", "real")
+    require(is_fidelity, "fidelity", 'must be "sets", "array" or "real"', fidelity)
     check_parts(layout, combine)
     alive, graph, limits = _checked(layout, survivors, thresholds, adjacency)
     index = check_integer(round_index, "round_index", 0, 2**32 - 1)
     bounds = check_range(value_range)
-    own = None if byzantine is None else _attackers(byzantine, layout)
-    mine = None if own is None else own & alive[3]
+    attackers = None if byzantine is None else _attackers(byzantine, layout)
+    attacking = None if attackers is None else attackers & alive[3]
     key = round_key(as_key(seed), jnp.uint32(index), Stream.QUANTIZATION)
     members = jnp.arange(layout.num_participants, dtype=jnp.int32)
     widest = -(-layout.dim // layout.num_segments)
     draws = draw_keys(key, members, layout.rows.segment, widest)
     attack = None if byzantine is None else key
-    cast = Cast(bounds, draws, alive[3], attack, byzantine, mine, widest)
+    cast = Cast(bounds, draws, alive[3], attack, byzantine, attacking, widest)
     job = _Job(layout, combine, cast, _reader(updates, layout), progress)
     if fidelity == "real":
         return _real(job, graph, alive, limits, index)
@@ -189,7 +189,7 @@ def aggregate(
 
 @dataclasses.dataclass
 class _Job:
-    """What all fidelities do with a span of segments."""
+    """The steps over a span of segments that all fidelities share."""
 
     layout: SegmentLayout
     combine: RobustRule | None
@@ -205,8 +205,8 @@ class _Job:
     def run(self, program: Any, span: Span, *more: Any) -> Any:
         """Return the clients' residues of a span, or their ring sums."""
         values, start = self.read(span)
-        own = on_device(values), start, span.rows, self.cast
-        result, counted = program(*own, *more, width=span.width)
+        inputs = on_device(values), start, span.rows, self.cast
+        result, counted = program(*inputs, *more, width=span.width)
         bad = np.asarray(counted.not_finite)
         if bad.any():
             number = int(bad.any(axis=1).argmax())
@@ -242,7 +242,7 @@ class _Job:
         result: AggregateResult | None,
     ) -> SegmentResult:
         dim = self.layout.dim
-        own = on_device(self.clipped), on_device(self.cast.sent)
+        counts = on_device(self.clipped), on_device(self.cast.sent)
         return SegmentResult(
             update=np.concatenate(parts) if parts else np.zeros(dim, np.float32),
             status=Status(int(round_.status)),
@@ -250,7 +250,7 @@ class _Job:
             totals=totals,
             counts=round_.counts,
             summed=round_.summed,
-            clipped_fraction=float(clipped_share(*own, jnp.float32(dim))),
+            clipped_fraction=float(clipped_share(*counts, jnp.float32(dim))),
             result=result,
         )
 
@@ -277,9 +277,11 @@ def _real(
     if round_.status == Status.OK:
         for span in job.spans:
             plan, first = plan_of(job.layout, span)
-            own = result.totals[first : first + len(plan)]
+            totals = result.totals[first : first + len(plan)]
             parts.append(
-                job.update(table_of(own, span.rows, first, round_.counts), span, round_)
+                job.update(
+                    table_of(totals, span.rows, first, round_.counts), span, round_
+                )
             )
     return job.result(round_, tuple(result.totals), parts, result)
 
@@ -306,15 +308,21 @@ def _checked(
 
 
 def _attackers(byzantine: Any, layout: SegmentLayout) -> np.ndarray:
-    own = np.asarray(byzantine.is_byzantine)
+    attackers = np.asarray(byzantine.is_byzantine)
     count = layout.num_participants
-    proper = own.dtype == np.bool_ and own.shape == (count,)
-    require(proper, "byzantine", f"must mark {count} slots", own.dtype, own.shape)
-    return own
+    proper = attackers.dtype == np.bool_ and attackers.shape == (count,)
+    require(
+        proper,
+        "byzantine",
+        f"must mark {count} slots",
+        attackers.dtype,
+        attackers.shape,
+    )
+    return attackers
 
 
 def _reader(updates: Any, layout: SegmentLayout) -> Callable[[Span], tuple[Any, int]]:
-    """Return what gives an array that holds a span's updates, and where they start in it."""
+    """Return a function that gives an array with a span's updates, and their start."""
     if not callable(updates):
         whole = check_updates(updates, layout)
         return lambda span: (whole, span.start)

@@ -72,7 +72,9 @@ _OK = np.int32(Status.OK)
 
 @pytree
 class SegmentAverage:
-    """Mean of unequally quantized updates through a layout's sums (`segment_average` builds it).
+    """Mean of unequally quantized updates through a layout's sums.
+
+    `segment_average` builds it.
 
     Attributes:
         quantizer: Holds the clip range; the levels are the layout's.
@@ -113,7 +115,7 @@ class SegmentAverage:
 
     @property
     def sensitivity(self) -> float:
-        """Return a bound on how far one client's update moves all sums together, in its units.
+        """Bound how far one client's update moves all sums together, in its units.
 
         In the Euclidean norm, against zeros in its place: C and the steps of the
         coarsest client, as the rounding is not drawn again. Infinite without
@@ -217,12 +219,12 @@ class SegmentAverage:
     def _check_clients(self, ids: Array, alive: Array) -> None:
         if is_traced(ids, alive):
             return
-        count, own = self.num_participants, np.asarray(ids)[np.asarray(alive[0])]
-        fits = bool(((own >= 0) & (own < count)).all()) and len(
-            set(own.tolist())
-        ) == len(own)
+        count, asked_ids = self.num_participants, np.asarray(ids)[np.asarray(alive[0])]
+        fits = bool(((asked_ids >= 0) & (asked_ids < count)).all()) and len(
+            set(asked_ids.tolist())
+        ) == len(asked_ids)
         rule = f"must be clients of the layout, 0 to {count - 1}, each once"
-        require(fits, "members", rule, own.tolist())
+        require(fits, "members", rule, asked_ids.tolist())
 
 
 def _by_span(
@@ -266,15 +268,16 @@ def _joined(parts: list[Any], widest: int) -> tuple[Array, Array, Counted]:
     """Join what spans gave, or loops over spans of one shape."""
     tables = []
     for _, totals, _ in parts:
-        own = totals.reshape(-1, *totals.shape[-2:])
-        tables.append(jnp.pad(own, ((0, 0), (0, 0), (0, widest - own.shape[2]))))
+        rows = totals.reshape(-1, *totals.shape[-2:])
+        tables.append(jnp.pad(rows, ((0, 0), (0, 0), (0, widest - rows.shape[2]))))
     update = jnp.concatenate([part.reshape(-1) for part, _, _ in parts])
     # a loop over spans has an axis before that of the segments
     by_client = [
-        [own.reshape(-1, own.shape[-1]) for own in one[:2]] for _, _, one in parts
+        [array.reshape(-1, array.shape[-1]) for array in counted[:2]]
+        for _, _, counted in parts
     ]
     outside, not_finite = map(jnp.concatenate, zip(*by_client, strict=True))
-    wrapped = jnp.concatenate([one.wrapped.reshape(-1) for _, _, one in parts])
+    wrapped = jnp.concatenate([counted.wrapped.reshape(-1) for _, _, counted in parts])
     return update, jnp.concatenate(tables), Counted(outside, not_finite, wrapped)
 
 
@@ -290,12 +293,17 @@ def _shortened(values: Array, clip_norm: Array) -> Array:
 
 @jax.jit
 def _seated(ids: Array, alive: Array, values: Array) -> tuple[Array, ...]:
-    """Seat each client that was asked in the slot of its number: where it was (-1: nowhere)."""
+    """Seat each client of the cohort in the slot of its number (-1: nowhere)."""
     places = jnp.arange(ids.shape[0], dtype=jnp.int32)
     where = jnp.where(alive[0], ids, jnp.int32(ids.shape[0]))
     slot_of = jnp.full_like(places, -1).at[where].set(places, mode="drop")
-    kept = jnp.maximum(slot_of, 0)
-    return slot_of, places, alive[:, kept] & (slot_of >= 0)[None], values[kept]
+    clipped_slots = jnp.maximum(slot_of, 0)
+    return (
+        slot_of,
+        places,
+        alive[:, clipped_slots] & (slot_of >= 0)[None],
+        values[clipped_slots],
+    )
 
 
 @functools.partial(jax.jit, static_argnames=("widest",))
@@ -310,15 +318,15 @@ def _cast(
 ) -> Cast:
     if byzantine is None:
         return Cast(bounds, draws, sent, widest=widest)
-    mine = on_device(byzantine.is_byzantine)[ids] & sent
-    return Cast(bounds, draws, sent, key, byzantine, mine, widest)
+    attacking = on_device(byzantine.is_byzantine)[ids] & sent
+    return Cast(bounds, draws, sent, key, byzantine, attacking, widest)
 
 
 @jax.jit
 def _told(
     round_: SummedRound, outside: Array, slot_of: Array | None
 ) -> tuple[Array, Array, Array, Array]:
-    """Return how much was clipped of each client, who is summed, their component and number."""
+    """Return clipped shares, summed clients, their components and the count."""
     summed = round_.summed
     if slot_of is not None:
         places = jnp.where(slot_of >= 0, slot_of, jnp.int32(slot_of.shape[0]))

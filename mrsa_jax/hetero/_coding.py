@@ -84,11 +84,15 @@ def encode(
     widest = max(span.width for span in spans)
     draws = draw_keys(key, client_ids(members, layout), layout.rows.segment, widest)
     everybody = np.ones(layout.num_participants, np.bool_)
-    own = None
+    block_noise_ = None
     if noise is not None:
         lower, upper = map(float, value_range)
-        own = block_noise(noise, layout, stochastic(2, value_range=(lower, upper)))
-    cast = Cast(bounds, draws, everybody, widest=widest, noise=own, summed=everybody)
+        block_noise_ = block_noise(
+            noise, layout, stochastic(2, value_range=(lower, upper))
+        )
+    cast = Cast(
+        bounds, draws, everybody, widest=widest, noise=block_noise_, summed=everybody
+    )
     codes, counted = zip(
         *(
             code_span(values, span.start, span.rows, cast, width=span.width)
@@ -97,7 +101,7 @@ def encode(
         strict=True,
     )
     return jnp.concatenate(codes, axis=1), _share(
-        tuple(own.outside for own in counted), layout.dim
+        tuple(counts.outside for counts in counted), layout.dim
     )
 
 
@@ -116,7 +120,7 @@ def decode(
     *,
     has_noise: bool = False,
 ) -> Float32[Array, " dim"]:
-    """Turn the blocks' ring sums into the mean update, or into what a robust rule makes of them.
+    """Turn the blocks' ring sums into the mean update, or a robust rule's update.
 
     Block b of segment l stands for the sum |U_b| r1 + Delta_K total_b; the blocks of a
     row are added as real numbers and divided by the number of summed clients.
@@ -168,14 +172,14 @@ def decode(
 
 
 def _are_sums(totals: Any, counts: Any, layout: SegmentLayout) -> Array:
-    """Return whether traced sums are residues of their rings, of as many as there can be."""
+    """Tell whether traced sums are residues of their rings, in a possible number."""
     sizes = np.asarray([len(block.members) for block in layout.blocks])
     number = jnp.asarray(counts)
     legal = ((number >= 0) & (number <= on_device(sizes, number.dtype))).all()
     for total, block in zip(totals, layout.blocks, strict=True):
-        given = jnp.asarray(total)
-        most = min(block.modulus - 1, int(jnp.iinfo(given.dtype).max))
-        legal &= ((given >= 0) & (given <= most)).all()
+        sums = jnp.asarray(total)
+        most = min(block.modulus - 1, int(jnp.iinfo(sums.dtype).max))
+        legal &= ((sums >= 0) & (sums <= most)).all()
     return legal
 
 

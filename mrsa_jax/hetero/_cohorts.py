@@ -30,7 +30,7 @@ _APART = -1  # the group of a client who takes no part
 @dataclasses.dataclass(frozen=True)
 @by_value
 class CohortGroups:
-    """Who sums in which group in one round.
+    """Groups of the clients of one round.
 
     Attributes:
         members: The clients who take part, ascending; a client's slot is its place

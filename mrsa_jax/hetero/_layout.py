@@ -92,7 +92,7 @@ class SegmentRows(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class SegmentLayout:
-    """Who sums which segment with whom (build it with `segment_layout`).
+    """Groups, segments and blocks of a round (build it with `segment_layout`).
 
     Static and hashable.
 
@@ -155,7 +155,7 @@ class SegmentLayout:
 
         None without members.
         """
-        found = []
+        blocks = []
         for segment, row in enumerate(blocks_of(np.asarray(self.matrix))):
             start, stop = self.bounds[segment]
             for columns in row:
@@ -169,7 +169,7 @@ class SegmentLayout:
                         modulus = 1 << (modulus - 1).bit_length()
                     if self.modulus_bits is not None:
                         modulus = 1 << self.modulus_bits
-                    found.append(
+                    blocks.append(
                         SegmentBlock(
                             segment,
                             columns,
@@ -180,19 +180,21 @@ class SegmentLayout:
                             modulus,
                         )
                     )
-        return tuple(found)
+        return tuple(blocks)
 
     @functools.cached_property
     def plan(self) -> SegmentPlan:
-        """Return the plan that `secagg` and `protocol` run, one block for each of `blocks`."""
+        """Return the plan that `secagg` and `protocol` run, one block per `blocks`."""
         return tuple(
-            Block(own.members, own.start, own.stop, own.modulus, own.num_levels)
-            for own in self.blocks
+            Block(
+                block.members, block.start, block.stop, block.modulus, block.num_levels
+            )
+            for block in self.blocks
         )
 
     @functools.cached_property
     def rows(self) -> SegmentRows:
-        """Return the segments as arrays, which is what encodes, sums and decodes them."""
+        """Return the segments as arrays, which encode, sum and decode them."""
         count, blocks, segments = self.num_participants, self.blocks, self.num_segments
         place, here = np.zeros(len(blocks), int), np.zeros(segments, int)
         for number, block in enumerate(blocks):
@@ -233,7 +235,7 @@ class SegmentLayout:
         *,
         adjacency: Bool[np.ndarray, "n n"] | None = None,
     ) -> PlanOutcome:
-        """Tell what becomes of a round, from sets alone, as the real protocol would find.
+        """Decide the outcome of a round from sets alone, as the real protocol would.
 
         Args:
             survivors: bool[5, n], V0 to V4, nested.
@@ -258,7 +260,7 @@ class SegmentLayout:
         return PlanOutcome.of(graph, survivors, limits, self.plan)
 
     def levels_of(self) -> np.ndarray:
-        """Return int32[segments, n], the K with which each slot quantizes each segment."""
+        """Return int32[segments, n], each slot's number of levels in each segment."""
         return self.rows.levels.copy()
 
 
@@ -318,8 +320,8 @@ def segment_layout(
         check_integer(level, "levels", 2, _MAX_LEVELS, rule=bounds) for level in levels
     ]
     check_levels(own_levels, len(slots), "group")
-    known = modulus_rule in ("exact", "power_of_two")
-    require(known, "modulus_rule", 'must be "exact" or "power_of_two"', modulus_rule)
+    is_rule = modulus_rule in ("exact", "power_of_two")
+    require(is_rule, "modulus_rule", 'must be "exact" or "power_of_two"', modulus_rule)
     columns, column_levels = _cut(slots, own_levels, subgroups)
     smallest = min(len(column) for column in columns)
     rule = "must leave two clients or more in each group or subgroup (`allow_small_groups`)"
@@ -352,22 +354,25 @@ def segment_layout(
 
 
 def graph_and_limits(
-    asked: np.ndarray, adjacency: np.ndarray | None, thresholds: Any
+    members: np.ndarray, adjacency: np.ndarray | None, thresholds: Any
 ) -> tuple[np.ndarray, Any]:
-    """Return a round's graph, complete by default, and thresholds, by default more than half."""
+    """Return a round's graph, complete by default, and its thresholds.
+
+    By default they are more than half.
+    """
     graph = adjacency
     if graph is None:
-        graph = asked[:, None] & asked[None, :] & ~np.eye(len(asked), dtype=bool)
+        graph = members[:, None] & members[None, :] & ~np.eye(len(members), dtype=bool)
     if thresholds is None:
         thresholds = np.maximum((graph.sum(axis=1) + 1) // 2 + 1, 2).astype(np.int32)
     return graph, thresholds
 
 
 def _checked_groups(groups: Sequence[Any] | np.ndarray) -> list[tuple[int, ...]]:
-    given = list(groups)
-    require(len(given) > 0, "groups", "must hold at least one group", given)
-    if all(np.ndim(group) == 0 for group in given):
-        sizes = [check_integer(size, "groups", 0) for size in given]
+    listed = list(groups)
+    require(len(listed) > 0, "groups", "must hold at least one group", listed)
+    if all(np.ndim(group) == 0 for group in listed):
+        sizes = [check_integer(size, "groups", 0) for size in listed]
         ends = np.cumsum(sizes).tolist()
         slots = [
             tuple(range(end - size, end)) for size, end in zip(sizes, ends, strict=True)
@@ -375,7 +380,7 @@ def _checked_groups(groups: Sequence[Any] | np.ndarray) -> list[tuple[int, ...]]
     else:
         slots = [
             tuple(sorted(check_integer(slot, "groups", 0) for slot in group))
-            for group in given
+            for group in listed
         ]
     everybody = sorted(slot for group in slots for slot in group)
     proper = len(everybody) > 0 and everybody == list(range(len(everybody)))
@@ -391,11 +396,11 @@ def _cut(
     if subgroups is None:
         return tuple(groups), tuple(levels)
     counts = check_subgroups(subgroups, len(groups))
-    columns, own = [], []
+    columns, level_of_segment = [], []
     for group, level, count in zip(groups, levels, counts, strict=True):
         columns += [tuple(part.tolist()) for part in np.array_split(group, count)]
-        own += [level] * count
-    return tuple(columns), tuple(own)
+        level_of_segment += [level] * count
+    return tuple(columns), tuple(level_of_segment)
 
 
 def _matrix(scheme: Any, num_columns: int, hybrid_threshold: Any) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""What secure sums of segments leak over rounds, together with whom the server selects.
+"""Leakage of secure sums of segments over rounds, under the server's selection.
 
 In each round the server learns one sum for each block of each segment (HeteroSAg).
 Coordinates are separate unknowns, so every segment has a separate matrix, a row for
@@ -28,7 +28,7 @@ from mrsa_watch._base.html import finding
 
 @finding
 class SegmentHistory:
-    """Which sums the server has learnt of each segment (build it with `segment_participation`).
+    """The learnt sums of each segment (build it with `segment_participation`).
 
     Attributes:
         bounds: (start, stop) of each segment; where layouts cut updates differently in
@@ -64,10 +64,12 @@ class SegmentHistory:
 
     def until(self, num_rounds: int) -> SegmentHistory:
         """Return the first rounds alone."""
-        kept = [when < num_rounds for when in self.rounds]
+        is_before = [when < num_rounds for when in self.rounds]
 
         def first(parts: tuple[np.ndarray, ...]) -> tuple[np.ndarray, ...]:
-            return tuple(part[keep] for part, keep in zip(parts, kept, strict=True))
+            return tuple(
+                part[keep] for part, keep in zip(parts, is_before, strict=True)
+            )
 
         return SegmentHistory(
             self.bounds,
@@ -81,7 +83,7 @@ class SegmentHistory:
 
 @finding
 class SumLeakage:
-    """What one matrix of learnt sums leaks.
+    """Leakage of one matrix of learnt sums.
 
     Attributes:
         strong: Strong privacy T (`privacy.strong_privacy`); None where nothing was
@@ -105,7 +107,7 @@ class SumLeakage:
 
 @finding
 class SegmentLeakage:
-    """What all segments leak (`segment_leakage`), and the same rounds without segments.
+    """Leakage of all segments (`segment_leakage`), and of the rounds without segments.
 
     Attributes:
         segments: What each segment leaks.
@@ -123,36 +125,36 @@ class SegmentLeakage:
 
     @property
     def strong(self) -> int | None:
-        """Return the least strong privacy of any segment, None where nothing was learnt."""
+        """Return the least strong privacy of a segment, None if nothing was learnt."""
         return self._least("strong")
 
     @property
     def weak_lower(self) -> int | None:
-        """Return what the weak privacy of every segment is at least, None where not known."""
+        """Return a lower bound on every segment's weak privacy, None if unknown."""
         return self._least("weak_lower")
 
     @property
     def weak_upper(self) -> int | None:
-        """Return what the least weak privacy of any segment is at most, None where not known."""
+        """Return an upper bound on the least weak privacy, None if unknown."""
         return self._least("weak_upper")
 
     def _least(self, name: str) -> int | None:
-        found = [getattr(own, name) for own in self.segments]
-        return min((value for value in found if value is not None), default=None)
+        values = [getattr(segment, name) for segment in self.segments]
+        return min((value for value in values if value is not None), default=None)
 
     @property
     def exposed_segments(self) -> Int32[np.ndarray, " clients"]:
-        """Return how many segments of each client are exposed at the end."""
+        """Count the segments of each client that are exposed at the end."""
         return (self.exposure >= 0).sum(axis=0, dtype=np.int32)
 
     @property
     def first_any(self) -> int:
-        """Return the first round after which some segment of a client is exposed, -1 for never."""
+        """Return the first round after which a segment is exposed, -1 for never."""
         return min(self.exposure[self.exposure >= 0].tolist(), default=-1)
 
     @property
     def first_whole(self) -> int:
-        """Return the first round after which all of somebody's update is exposed, -1 for never."""
+        """Return the first round after which a whole update is exposed, -1 for never."""
         whole = (self.exposure >= 0).all(axis=0)
         return min(self.exposure[:, whole].max(axis=0).tolist(), default=-1)
 
@@ -167,7 +169,7 @@ def segment_participation(
     num_clients: int | np.integer | None = None,
     num_rounds: int | np.integer | None = None,
 ) -> SegmentHistory:
-    """Return which sums of each segment the server has learnt, over any number of rounds.
+    """Return the learnt sums of each segment, over any number of rounds.
 
     A round that worked gives one row for each block of the segment, over the block's
     members among the summed clients: V3, less those who would be alone in a block
@@ -206,29 +208,31 @@ def segment_participation(
     rounds is Multi-RoundSecAgg's threat.
     """
     played = _rounds(layouts, survivors, members, status, num_rounds)
-    known = [own for own in played if own.layout is not None]
-    require(len(known) > 0, "layouts", "must hold a round that is not skipped")
-    largest = max(int(own.clients.max()) for own in known)
+    played_rounds = [round_ for round_ in played if round_.layout is not None]
+    require(len(played_rounds) > 0, "layouts", "must hold a round that is not skipped")
+    largest = max(int(round_.clients.max()) for round_ in played_rounds)
     count = largest + 1
     if num_clients is not None:
         rule = "must be more than every client in `members`"
         count = check_integer(num_clients, "num_clients", largest + 1, rule=rule)
-    bounds = _pieces([own.layout for own in known])
+    bounds = _pieces([round_.layout for round_ in played_rounds])
     none = np.zeros(0, np.int32)
     nothing = (np.zeros((0, count), np.bool_), none, none, none)
     pieces = [[nothing] for _ in bounds]  # rows, their rounds, blocks and sizes
     plain = np.zeros((len(played), count), np.bool_)
     starts = np.asarray([start for start, _ in bounds])
-    for number, own in enumerate(played):
-        if own.layout is None:
+    for number, round_ in enumerate(played):
+        if round_.layout is None:
             continue
-        learnt, is_learnt = _learnt(own, count)
-        laid = own.layout.memberships.sum(axis=1, dtype=np.int32)
-        if own.ok.any() and own.sends.sum() >= FEWEST_IN_A_SUM:
-            plain[number, own.clients] = own.sends
-        segment_of = np.asarray([block.segment for block in own.layout.blocks])
+        learnt, is_learnt = _learnt(round_, count)
+        laid = round_.layout.memberships.sum(axis=1, dtype=np.int32)
+        if round_.ok.any() and round_.sends.sum() >= FEWEST_IN_A_SUM:
+            plain[number, round_.clients] = round_.sends
+        segment_of = np.asarray([block.segment for block in round_.layout.blocks])
         segments = (
-            np.searchsorted([start for start, _ in own.layout.bounds], starts, "right")
+            np.searchsorted(
+                [start for start, _ in round_.layout.bounds], starts, "right"
+            )
             - 1
         )
         for piece, segment in enumerate(segments):
@@ -238,7 +242,8 @@ def segment_participation(
             when = np.full(len(chosen), number, np.int32)
             pieces[piece].append((learnt[chosen], when, chosen, laid[chosen]))
     joined = [
-        [np.concatenate(parts) for parts in zip(*own, strict=True)] for own in pieces
+        [np.concatenate(parts) for parts in zip(*segment, strict=True)]
+        for segment in pieces
     ]
     rows, rounds, blocks, sizes = (
         tuple(column) for column in zip(*joined, strict=True)
@@ -250,7 +255,7 @@ def segment_participation(
 def segment_leakage(
     history: SegmentHistory, *, effort: float | None = 0.0
 ) -> SegmentLeakage:
-    """Return what the server can solve for in each segment, and how much of each update that is.
+    """Judge what the server can solve for in each segment, and in each update.
 
     Use it to see whether a selection that protects whole updates still does so when
     segments are summed by groups: a segment's sums are smaller and more than those of a
@@ -285,17 +290,17 @@ def segment_leakage(
     """
     num_rounds, num_clients = history.plain.shape
     everywhere = np.arange(num_rounds, dtype=np.int32)
-    found: dict[Any, SumLeakage] = {}
+    leakages: dict[Any, SumLeakage] = {}
 
     def judged(matrix: np.ndarray, when: np.ndarray) -> SumLeakage:
         key = matrix.tobytes(), when.tobytes()
-        if key not in found:
-            found[key] = _judge(matrix, when, effort)
-        return found[key]
+        if key not in leakages:
+            leakages[key] = _judge(matrix, when, effort)
+        return leakages[key]
 
     matrices = (*history.participation, history.plain)
     *segments, plain = map(judged, matrices, (*history.rounds, everywhere))
-    exposure = np.stack([own.exposure for own in segments])
+    exposure = np.stack([segment.exposure for segment in segments])
     share = np.zeros((num_rounds, num_clients))
     for weight, first in zip(history.shares, exposure, strict=True):
         share += weight * ((first >= 0) & (first <= everywhere[:, None]))
@@ -328,18 +333,18 @@ def _rounds(
         },
         num_rounds,
     )
-    found = []
+    rounds = []
     for number in range(count):
         layout = layouts if isinstance(layouts, SegmentLayout) else layouts[number]
         if layout is None:
             nobody = np.zeros(0, np.int64)
-            found.append(_Round(None, nobody, nobody, nobody))
+            rounds.append(_Round(None, nobody, nobody, nobody))
             continue
-        given = members if one_for_all or members is None else members[number]
-        found.append(
+        clients = members if one_for_all or members is None else members[number]
+        rounds.append(
             _Round(
                 layout,
-                _clients(given, layout.num_participants, number),
+                _clients(clients, layout.num_participants, number),
                 _sends(
                     None if survivors is None else survivors[number],
                     layout.num_participants,
@@ -352,71 +357,73 @@ def _rounds(
                 ),
             )
         )
-    return found
+    return rounds
 
 
-def _number_of_rounds(given: dict[str, Any], num_rounds: Any) -> int:
-    counts = {name: len(values) for name, values in given.items() if values is not None}
+def _number_of_rounds(arguments: dict[str, Any], num_rounds: Any) -> int:
+    counts = {
+        name: len(values) for name, values in arguments.items() if values is not None
+    }
     if num_rounds is not None:
         counts["num_rounds"] = check_integer(num_rounds, "num_rounds", 1)
     require(len(counts) > 0, "num_rounds", "must be given where nothing else says it")
     (first, expected), *others = counts.items()
     require(expected > 0, first, "must hold a round", expected)
-    for name, own in others:
+    for name, value in others:
         require(
-            own == expected,
+            value == expected,
             name,
             f"must be for as many rounds as `{first}`",
-            own,
+            value,
             expected,
         )
     return expected
 
 
 def _checked(
-    given: Any,
+    values: Any,
     argument: str,
     rule: str,
     shapes: tuple[Any, ...],
     kinds: str,
     *where: str,
 ) -> np.ndarray:
-    array = np.asarray(given)
+    array = np.asarray(values)
     proper = array.shape in shapes and array.dtype.kind in kinds
     require(proper, argument, rule, f"{array.dtype} of shape {array.shape}", *where)
     return array
 
 
-def _clients(given: Any, size: int, number: int) -> np.ndarray:
-    if given is None:
+def _clients(identifiers: Any, size: int, number: int) -> np.ndarray:
+    if identifiers is None:
         return np.arange(size)
     rule, where = (
         "must be one client for each slot",
         (f"round {number}", f"{size} slots"),
     )
-    clients = _checked(given, "members", rule, ((size,),), "iu", *where)
+    clients = _checked(identifiers, "members", rule, ((size,),), "iu", *where)
     different = len(np.unique(clients)) == size and int(clients.min()) >= 0
     require(different, "members", "must be different numbers from 0", clients.tolist())
     return clients.astype(np.int64)
 
 
-def _sends(given: Any, size: int, number: int) -> np.ndarray:
-    if given is None:
+def _sends(sends: Any, size: int, number: int) -> np.ndarray:
+    if sends is None:
         return np.ones(size, np.bool_)
     rule = "must be V3, or V0 to V4, as zeros and ones for each slot"
     where = (f"round {number}", f"{size} slots")
-    rows = _checked(given, "survivors", rule, ((size,), (5, size)), "biu", *where)
+    rows = _checked(sends, "survivors", rule, ((size,), (5, size)), "biu", *where)
     require(bool(((rows == 0) | (rows == 1)).all()), "survivors", rule, int(rows.max()))
     return (rows if rows.ndim == 1 else rows[3]).astype(np.bool_)
 
 
-def _worked(given: Any, num_blocks: int, number: int) -> np.ndarray:
+def _worked(worked: Any, num_blocks: int, number: int) -> np.ndarray:
     """Return bool[blocks], which blocks of a round the server was able to unmask."""
-    if given is None:
+    if worked is None:
         return np.ones(num_blocks, np.bool_)
     rule = "must be a code for each round, or for each of its blocks"
     where = (f"round {number}", f"{num_blocks} blocks")
-    codes = _checked(given, "status", rule, ((), (num_blocks,)), "iu", *where)
+    codes = _checked(worked, "status", rule, ((), (num_blocks,)), "iu", *where)
     return np.broadcast_to(codes == int(Status.OK), (num_blocks,))
 
 
@@ -431,15 +438,15 @@ def _pieces(layouts: list[Any]) -> tuple[tuple[int, int], ...]:
     return tuple(itertools.pairwise(cuts))
 
 
-def _learnt(own: Any, num_clients: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return bool[blocks, N], who is in each block's sum, and which of the sums were learnt."""
-    inside, left = own.layout.memberships, own.sends
-    if ((inside & left).sum(axis=1) == 1).any():
-        left = admitted(own.layout.plan, left)
-    inside = inside & left
+def _learnt(round_: Any, num_clients: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return the members bool[blocks, N] of each block's sum, and the learnt sums."""
+    inside, sends = round_.layout.memberships, round_.sends
+    if ((inside & sends).sum(axis=1) == 1).any():
+        sends = admitted(round_.layout.plan, sends)
+    inside = inside & sends
     rows = np.zeros((len(inside), num_clients), np.bool_)
-    rows[:, own.clients] = inside
-    return rows, own.ok & inside.any(axis=1)
+    rows[:, round_.clients] = inside
+    return rows, round_.ok & inside.any(axis=1)
 
 
 def _judge(matrix: np.ndarray, rounds: np.ndarray, effort: float | None) -> SumLeakage:
@@ -450,7 +457,7 @@ def _judge(matrix: np.ndarray, rounds: np.ndarray, effort: float | None) -> SumL
     one has compiled.
     """
     num_clients = matrix.shape[1]
-    kept = np.zeros((num_clients, num_clients), np.bool_)
+    exposed = np.zeros((num_clients, num_clients), np.bool_)
     when = np.zeros(num_clients, np.int32)
     distinct = np.sort(
         np.unique(np.packbits(matrix, axis=1), axis=0, return_index=True)[1]
@@ -461,11 +468,11 @@ def _judge(matrix: np.ndarray, rounds: np.ndarray, effort: float | None) -> SumL
             np.diff(np.asarray(rank_trajectory(matrix[distinct])), prepend=0) > 0
         ]
         rank = len(growing)
-        kept[:rank], when[:rank] = matrix[growing], rounds[growing]
-    rows = np.asarray(privacy.first_exposure(kept))
+        exposed[:rank], when[:rank] = matrix[growing], rounds[growing]
+    rows = np.asarray(privacy.first_exposure(exposed))
     exposure = np.where(rows >= 0, when[rows], -1).astype(np.int32)
-    strong = privacy.strong_privacy(kept)
+    strong = privacy.strong_privacy(exposed)
     if effort is None or strong is None:
         return SumLeakage(strong, None, None, False, rank, exposure)
-    weak = privacy.weak_privacy(kept, effort=effort)
+    weak = privacy.weak_privacy(exposed, effort=effort)
     return SumLeakage(strong, weak.lower, weak.upper, weak.certified, rank, exposure)

@@ -1,4 +1,4 @@
-"""How much of an aggregate a round of HeteroSAg keeps from the server.
+"""The share of an aggregate that a round of HeteroSAg keeps from the server.
 
 The privacy level delta.
 HeteroSAg, Section II-B and Theorems 1 and 3, whose claims for MC and HC are wrong for
@@ -27,7 +27,9 @@ _CHECKED_GROUPS = 64
 
 @dataclasses.dataclass(frozen=True)
 class PrivacyReport:
-    """A privacy level and a union of groups that attains it (build it with `privacy_report`).
+    """A privacy level and a union of groups that attains it.
+
+    `privacy_report` builds it.
 
     Attributes:
         level: 1 - (segments learnt of `groups`) / (all segments): delta where
@@ -52,7 +54,7 @@ class PrivacyReport:
 
 
 def privacy_level(matrix: ArrayLike | Sequence[Any]) -> float:
-    """Return the privacy level of a segment-selection matrix, by its definition and exactly.
+    """Return the exact privacy level of a segment-selection matrix, by definition.
 
     delta = 1 - max_S (segments l that the server learns of the sum over S) /
     (segments), over every proper, non-empty union S of groups; segment l is learnt iff
@@ -118,8 +120,8 @@ def privacy_report(
     steps = None if budget is None else check_integer(budget, "budget", 0)
     if num_groups == 1:
         return PrivacyReport(Fraction(1), Fraction(1), (), (), len(rows))
-    found = most_learned(rows, num_groups, steps)
-    groups = tuple(group for group in range(num_groups) if found.side >> group & 1)
+    search = most_learned(rows, num_groups, steps)
+    groups = tuple(group for group in range(num_groups) if search.side >> group & 1)
     inside = set(groups)
     learned = tuple(
         segment
@@ -127,7 +129,7 @@ def privacy_report(
         if all(inside.issuperset(block) or inside.isdisjoint(block) for block in blocks)
     )
     level, guaranteed = (
-        1 - Fraction(count, len(rows)) for count in (found.learned, found.bound)
+        1 - Fraction(count, len(rows)) for count in (search.learned, search.bound)
     )
     return PrivacyReport(level, guaranteed, groups, learned, len(rows))
 

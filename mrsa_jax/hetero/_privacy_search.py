@@ -18,7 +18,7 @@ _FIRST_TURN = 64
 
 
 class Found(NamedTuple):
-    """What a search knows when it ends.
+    """Result of a search.
 
     Attributes:
         side: A union that gives most rows away, group g as bit g.
@@ -33,7 +33,7 @@ class Found(NamedTuple):
 
 
 def most_learned(rows: Blocks, num_groups: int, budget: int | None = None) -> Found:
-    """Return a proper, non-empty union of groups that is a union of blocks in most rows.
+    """Find a proper, non-empty union of groups that is a union of blocks in most rows.
 
     Two searches take turns, each twice as long as the last, and share the best union so
     far: whichever ends first has proved it. Putting group after group on a side is fast
@@ -65,14 +65,14 @@ def most_learned(rows: Blocks, num_groups: int, budget: int | None = None) -> Fo
             split |= row_set
         best.offer(len(rows) - split.bit_count(), 1 << group)
     searches = (_ByGroup(shared, len(rows), best), _ByRow(blocks, full, best))
-    turn, left = _FIRST_TURN, budget
-    while left is None or left > 0:
+    turn, remaining = _FIRST_TURN, budget
+    while remaining is None or remaining > 0:
         for search in searches:
-            steps = turn if left is None else min(turn, left)
+            steps = turn if remaining is None else min(turn, remaining)
             for _ in range(steps):
                 if not search.step():
                     return Found(best.side, best.count, best.count)
-            left = None if left is None else left - steps
+            remaining = None if remaining is None else remaining - steps
         turn *= 2
     return Found(
         best.side,
@@ -106,12 +106,12 @@ class _Sides(NamedTuple):
     inside: int
 
     def put(self, group: int, is_inside: bool, shared: list[list[int]]) -> _Sides:
-        own, other = self.lost[is_inside], self.lost[not is_inside]
+        side, other = self.lost[is_inside], self.lost[not is_inside]
         after = [old | new for old, new in zip(other, shared[group], strict=True)]
-        lost = (after, own) if is_inside else (own, after)
+        lost = (after, side) if is_inside else (side, after)
         free = [another for another in self.free if another != group]
         return _Sides(
-            self.alive & ~own[group], lost, free, self.inside | is_inside << group
+            self.alive & ~side[group], lost, free, self.inside | is_inside << group
         )
 
 
@@ -144,7 +144,7 @@ class _ByGroup:
         return True
 
     def _settle(self, sides: _Sides) -> _Sides | None:
-        """Put a group where it must go and return what follows, or branch and return None."""
+        """Put a group into its only place and return the rest, or branch and return None."""
         alive, (lost_outside, lost_inside), free, _ = sides
         chosen, least = free[0], (-1, -1)
         for group in free:
@@ -194,7 +194,8 @@ class _ByRow:
     def bound(self) -> int:
         """Return the most rows of any union that was not looked at."""
         return max(
-            (own.met + len(own.open_rows) - own.tried for own in self._stack), default=0
+            (level.met + len(level.open_rows) - level.tried for level in self._stack),
+            default=0,
         )
 
     def step(self) -> bool:
@@ -217,16 +218,18 @@ class _ByRow:
     def _extend(self, part: list[int], met: int, rows: list[int]) -> _Demand | None:
         """Sort rows into met, open and impossible; None where too few are left."""
         open_rows: list[int] = []
-        left = len(rows)
+        remaining = len(rows)
         for row in rows:
             blocks = self._blocks[row]
             if _reach(1, part, blocks) == self._full:
-                left -= 1
-                if met + len(open_rows) + left <= self._best.count:
+                remaining -= 1
+                if met + len(open_rows) + remaining <= self._best.count:
                     return None
                 continue
-            left -= 1
-            if all(block & ~own == 0 for block, own in zip(blocks, part, strict=True)):
+            remaining -= 1
+            if all(
+                block & ~union == 0 for block, union in zip(blocks, part, strict=True)
+            ):
                 met += 1
             else:
                 open_rows.append(row)
@@ -246,11 +249,11 @@ def _reach(seed: int, part: list[int], blocks: list[int]) -> int:
 
 
 def _join(part: list[int], blocks: list[int], full: int) -> list[int]:
-    joined, left = [0] * len(part), full
-    while left:
-        whole = _reach(left & -left, part, blocks)
+    joined, rest = [0] * len(part), full
+    while rest:
+        whole = _reach(rest & -rest, part, blocks)
         for group in range(len(part)):
             if whole >> group & 1:
                 joined[group] = whole
-        left &= ~whole
+        rest &= ~whole
     return joined

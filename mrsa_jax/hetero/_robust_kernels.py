@@ -29,8 +29,8 @@ def present_blocks(values: _Values, weights: _Weights) -> tuple[Array, Array]:
     """
     is_weighed = (weights > jnp.float32(0)) & jnp.isfinite(weights)
     is_present = is_weighed & jnp.isfinite(values).all(axis=1)
-    kept = jnp.where(is_present[:, None], values, jnp.float32(0))
-    return kept, jnp.where(is_present, weights, jnp.float32(0))
+    present = jnp.where(is_present[:, None], values, jnp.float32(0))
+    return present, jnp.where(is_present, weights, jnp.float32(0))
 
 
 @jax.jit
@@ -42,7 +42,7 @@ def weighted_mean_of(values: _Values, weights: _Weights) -> _Combined:
 
 
 def _mean(values: Array, shares: Array) -> Array:
-    """Return the sum of shares [blocks, dim] of values, kept in their range against rounding."""
+    """Add up shares [blocks, dim] of values, within the values' range."""
     taken = shares > jnp.float32(0)
     mean = jnp.sum(shares * jnp.where(taken, values, jnp.float32(0)), axis=0)
     within = jnp.clip(mean, _least(values, taken), -_least(-values, taken))
@@ -57,7 +57,7 @@ def _coordinates(values: Array, weights: Array) -> tuple[Array, Array, float]:
 
 @jax.jit
 def coordinate_median_of(values: _Values, weights: _Weights) -> _Combined:
-    """Return the middle of the lower and the upper weighted median of each coordinate."""
+    """Return the middle of both weighted medians of each coordinate."""
     values, spread, rounding = _coordinates(values, weights)
 
     def add(row: Array, up_to: Array) -> Array:
@@ -93,14 +93,14 @@ def _least(values: Array, among: Array) -> Array:
 def trimmed_mean_of(
     values: _Values, weights: _Weights, trim: Float32[Array, ""]
 ) -> _Combined:
-    """Return the mean of each coordinate over the weight from trim W to (1 - trim) W."""
+    """Return the mean of each coordinate over the middle 1 - 2 trim of the weight."""
     values, spread, rounding = _coordinates(values, weights)
 
     def add(row: Array, sums: tuple[Array, Array]) -> tuple[Array, Array]:
-        other, own = values[row][None], spread[row][None]
+        other, spread_here = values[row][None], spread[row][None]
         below, same = sums
-        below = below + jnp.where(other < values, own, jnp.float32(0))
-        return below, same + jnp.where(other == values, own, jnp.float32(0))
+        below = below + jnp.where(other < values, spread_here, jnp.float32(0))
+        return below, same + jnp.where(other == values, spread_here, jnp.float32(0))
 
     zeros = jnp.zeros_like(values)
     below, same = jax.lax.fori_loop(0, values.shape[0], add, (zeros, zeros))
@@ -115,9 +115,9 @@ def trimmed_mean_of(
     slack = total * jnp.float32(rounding)
     inside = jnp.where(stop - start > slack[None], stop - start, jnp.float32(0))
     held = spread / jnp.where(spread > jnp.float32(0), same, jnp.float32(1))
-    kept = inside * held
-    mass = jnp.sum(kept, axis=0)
-    shares = kept / jnp.where(mass > jnp.float32(0), mass, jnp.float32(1))[None]
+    weight = inside * held
+    mass = jnp.sum(weight, axis=0)
+    shares = weight / jnp.where(mass > jnp.float32(0), mass, jnp.float32(1))[None]
     # so little is left by a trim of nearly half that it is all rounding: the limit is
     # the median
     middle = _middle(values, below + same, total, slack, spread > jnp.float32(0))
@@ -171,7 +171,7 @@ def geometric_median_of(
 
 
 def _apart(values: Array, point: Array) -> tuple[Array, Array]:
-    """Return values_i - point as rows x_i 2**e_i, the largest entry of x_i near 1 or 0."""
+    """Return values_i - point as rows x_i 2**e_i, with the largest entry near 1 or 0."""
     largest = jnp.max(jnp.abs(values - point[None]), axis=1, initial=0.0)
     # a difference outside of float32: that of quarters is not
     is_beyond = jnp.isinf(largest)
@@ -183,7 +183,7 @@ def _apart(values: Array, point: Array) -> tuple[Array, Array]:
 
 @jax.jit
 def unit_weights(weights: Float32[Array, " blocks"]) -> Float32[Array, " blocks"]:
-    """Return weights times the power of 2 that takes the largest into [1, 2): sums stay finite."""
+    """Scale weights by the power of 2 that takes the largest into [1, 2)."""
     return _times_power(weights, -_exponent(jnp.max(weights)))
 
 
@@ -193,7 +193,9 @@ def _exponent(numbers: Array) -> Array:
 
 
 def _times_power(numbers: Array, power: Array) -> Array:
-    """Return x 2**e exactly, in two steps since 2**e may lie beyond float32 where x 2**e does not.
+    """Return x 2**e exactly, in two steps.
+
+    2**e may lie beyond float32 where x 2**e does not.
 
     Infinite above float32, 0 below it.
     """
@@ -241,15 +243,15 @@ def krum_of(
 
 def _leading(numbers: Array, power: Array) -> tuple[Array, Array]:
     """Return x 2**e with x in [1, 2), or 0 and an exponent below all others."""
-    own = _exponent(numbers)
+    exponents = _exponent(numbers)
     lowest = jnp.int32(-(2**20))
-    return _times_power(numbers, -own), jnp.where(
-        numbers > jnp.float32(0), power + own, lowest
+    return _times_power(numbers, -exponents), jnp.where(
+        numbers > jnp.float32(0), power + exponents, lowest
     )
 
 
 def _places(numbers: Array, power: Array, present: Bool[Array, " blocks"]) -> Array:
-    """Return each block's place by x 2**e, the earlier one of equals first, absent ones last."""
+    """Rank the blocks by x 2**e, earlier ones first among equals, absent ones last."""
     order = jnp.lexsort((numbers, power, ~present))
     number = jnp.arange(numbers.shape[0], dtype=jnp.int32)
     return jnp.zeros_like(number).at[order].set(number)

@@ -47,7 +47,7 @@ _OK = np.int32(Status.OK)
 
 
 class SummedRound(NamedTuple):
-    """Who is in a round's sums.
+    """Members of a round's sums.
 
     Attributes:
         survivors: bool[5, n], V3 as far as it is admitted to the sums.
@@ -64,28 +64,28 @@ class SummedRound(NamedTuple):
 
     @property
     def summed(self) -> Any:
-        """Return who is in the round's mean; nobody unless the status is OK."""
+        """Return the members of the round's mean; none unless the status is OK."""
         return self.survivors[3] & (self.status == _OK)
 
     @classmethod
     def of(
-        cls, layout: SegmentLayout, survivors: np.ndarray, found: Any
+        cls, layout: SegmentLayout, survivors: np.ndarray, outcome: Any
     ) -> SummedRound:
         """Return it by what became of the plan.
 
         A `PlanOutcome` or an `AggregateResult`.
         """
-        alive, status = survivors.copy(), np.asarray(found.block_status, np.int32)
-        alive[3] = found.summed
+        alive, status = survivors.copy(), np.asarray(outcome.block_status, np.int32)
+        alive[3] = outcome.summed
         counts = np.where(
-            status == _OK, (layout.memberships & found.summed).sum(axis=1), 0
+            status == _OK, (layout.memberships & outcome.summed).sum(axis=1), 0
         )
-        return cls(alive, np.int32(found.status), status, counts.astype(np.int32))
+        return cls(alive, np.int32(outcome.status), status, counts.astype(np.int32))
 
 
 @pytree
 class Cast:
-    """Who plays in a round, by which dice, and what is the same in all of its segments.
+    """Participants, keys and constants of a round, the same in all of its segments.
 
     Attributes:
         bounds: float32[2], r1 and r2.
@@ -120,11 +120,11 @@ def judge(
     survivors: Any,
     thresholds: Any,
 ) -> SummedRound:
-    """Decide a round (see `SegmentLayout.outcome`); by arrays where everybody shares."""
+    """Decide a round (see `SegmentLayout.outcome`), by arrays on the complete graph."""
     if adjacency is None:
         return _judged(layout.memberships, survivors, thresholds)
-    found = layout.outcome(survivors, thresholds, adjacency=adjacency)
-    return SummedRound.of(layout, survivors, found)
+    outcome = layout.outcome(survivors, thresholds, adjacency=adjacency)
+    return SummedRound.of(layout, survivors, outcome)
 
 
 @jax.jit
@@ -137,22 +137,22 @@ def _judged(
     `secagg/_graph_rule`. Of the shares of a client in V0 as many are in a set as V0 has
     clients there; and all who are summed in a block are one component.
     """
-    asked, joined, shared, sent, answered = survivors
+    members, joined, shared, sent, answered = survivors
 
     def holders(here: Array) -> Array:
         return jnp.where(
-            asked, jnp.sum(asked & here, dtype=jnp.int32), here.astype(jnp.int32)
+            members, jnp.sum(members & here, dtype=jnp.int32), here.astype(jnp.int32)
         )
 
     if thresholds is None:
         neighbours = jnp.where(
-            asked, jnp.sum(asked, dtype=jnp.int32) - jnp.int32(1), jnp.int32(0)
+            members, jnp.sum(members, dtype=jnp.int32) - jnp.int32(1), jnp.int32(0)
         )
         thresholds = jnp.maximum((neighbours + 1) // 2 + 1, jnp.int32(2))
     sent = sent & ((holders(shared) >= thresholds) | (holders(joined) < thresholds))
     summed = lax.while_loop(
-        lambda left: jnp.any(_lonely(inside, left)),
-        lambda left: left & ~_lonely(inside, left),
+        lambda remaining: jnp.any(_lonely(inside, remaining)),
+        lambda remaining: remaining & ~_lonely(inside, remaining),
         sent,
     )
     answered = answered & summed & (holders(summed) >= thresholds)
@@ -173,16 +173,16 @@ def _judged(
     )
 
 
-def _lonely(inside: Array, left: Array) -> Array:
-    alone = jnp.sum(inside & left[None], axis=1, dtype=jnp.int32) == 1
-    return left & jnp.any(inside & alone[:, None], axis=0)
+def _lonely(inside: Array, remaining: Array) -> Array:
+    alone = jnp.sum(inside & remaining[None], axis=1, dtype=jnp.int32) == 1
+    return remaining & jnp.any(inside & alone[:, None], axis=0)
 
 
 # ---- what is sent
 
 
 class Counted(NamedTuple):
-    """What is counted while a span is coded.
+    """Counts that are taken while a span is coded.
 
     Attributes:
         outside: int32[segments, n], values that were clipped.
@@ -205,7 +205,7 @@ def code_span(
     *,
     width: int,
 ) -> tuple[UInt32[Array, "n span"], Counted]:
-    """Return what the clients put under their pads, and what is counted on the way.
+    """Return the codes that clients put under their pads, and the counts.
 
     Reads the span's coordinates from `start` on; rows outside V3 count as zeros.
     """
@@ -225,13 +225,15 @@ def _coded(
     # likes.
     values, bounds = lax.optimization_barrier((values, cast.bounds))
     count, clients = rows.segment.shape[0], values.shape[0]
-    own = lax.dynamic_slice_in_dim(values, start, count * width, axis=1)
-    own = jnp.where(cast.sent[:, None], own, jnp.float32(0)).reshape(
+    columns = lax.dynamic_slice_in_dim(values, start, count * width, axis=1)
+    columns = jnp.where(cast.sent[:, None], columns, jnp.float32(0)).reshape(
         clients, count, width
     )
-    own = own.swapaxes(0, 1)
+    columns = columns.swapaxes(0, 1)
 
-    return jax.vmap(lambda values, row: _code_row(values, row, cast, bounds))(own, rows)
+    return jax.vmap(lambda values, row: _code_row(values, row, cast, bounds))(
+        columns, rows
+    )
 
 
 def _code_row(
@@ -260,9 +262,9 @@ def _code_row(
         return codes, counted
 
     def strike(codes: Array, ring: Array) -> tuple[Array, None]:
-        own = fold(attack, 1, ring & jnp.uint32(2**31 - 1))
+        attack_key = fold(attack, 1, ring & jnp.uint32(2**31 - 1))
         return byzantine.corrupt_residues(
-            own, codes, ring, mine & (row.modulus_of == ring)
+            attack_key, codes, ring, mine & (row.modulus_of == ring)
         ), None
 
     return lax.scan(strike, codes, row.rings)[0], counted
@@ -272,7 +274,7 @@ def _code_row(
 
 
 def _counts_of(rows: SegmentRows, counts: Any) -> Int32[Array, "segments blocks"]:
-    """Return how many clients each block of the rows sums, zeros beyond the last."""
+    """Count the clients in each block's sum, zeros beyond the last block."""
     return jnp.append(on_device(counts), jnp.int32(0))[rows.number]
 
 
@@ -285,7 +287,7 @@ def sum_span(
     *,
     width: int,
 ) -> tuple[Array, Counted]:
-    """Return the ring sums uint32[segments, B, w] without pads, and what `code_span` counts.
+    """Return the ring sums uint32[segments, B, w] without pads, and the counts.
 
     Zeros where a sum is withheld.
     """
@@ -392,7 +394,10 @@ def update_span(
     if combine is None or not is_function(combine):
         return _updates(totals, rows, cast, round_, combine)
     averages, counts = _averages(totals, rows, cast, round_)
-    parts = [combine_row(combine, *own) for own in zip(averages, counts, strict=True)]
+    parts = [
+        combine_row(combine, *parts_of_row)
+        for parts_of_row in zip(averages, counts, strict=True)
+    ]
     return jnp.where(round_.status == _OK, jnp.concatenate(parts), jnp.float32(0))
 
 
@@ -413,7 +418,9 @@ def _updates(
         parts = by_parts(decode, totals, counts, rows.block_levels)
     else:
         averages, counts = _averages(totals, rows, cast, round_)
-        parts = by_parts(lambda *own: combine_row(combine, *own), averages, counts)
+        parts = by_parts(
+            lambda *parts_of_row: combine_row(combine, *parts_of_row), averages, counts
+        )
     parts = jnp.where(round_.status == _OK, parts, jnp.float32(0))
     return lax.optimization_barrier(parts.reshape(-1))
 

@@ -67,7 +67,10 @@ def encode_row(
     bounds: Float32[Array, " 2"],
     widest: int,
 ) -> tuple[UInt32[Array, "n w"], Int32[Array, " n"], Bool[Array, " n"]]:
-    """Return one segment's codes, how many values of each were clipped, and whose are not finite.
+    """Encode one segment.
+
+    Returns the codes, the number of clipped values, and the clients that are not
+    finite.
 
     The draws are of the length of the widest segment, whatever the generator makes of
     lengths.
@@ -126,7 +129,7 @@ def plain_row(
 
 
 def _sum_of_few(values: UInt32[Array, "blocks members w"]) -> UInt32[Array, "blocks w"]:
-    """Add up over members in steps so short that XLA fuses them with what makes the values."""
+    """Add up over members in steps that XLA fuses with the values' computation."""
     blocks, members, width = values.shape
     steps = -(-members // _FEW)
     few = -(-members // steps)
@@ -157,7 +160,7 @@ def _centred(
 def decode_row(
     totals: _Totals, counts: _Counts, levels: _Counts, bounds: _Bounds
 ) -> Float32[Array, " w"]:
-    """Return the mean over all summed clients of one segment; zeros if there are none."""
+    """Return the mean of one segment over all summed clients; zeros without any."""
     number = jnp.sum(counts, dtype=jnp.int32)
     centred = jnp.sum(_centred(totals, counts, levels, bounds), axis=0)
     middle = (bounds[0] + bounds[1]) * jnp.float32(0.5)
@@ -186,7 +189,7 @@ def combine_row(
     averages: Float32[Array, "blocks w"],
     counts: Int32[Array, " blocks"],
 ) -> Float32[Array, " w"]:
-    """Return what a rule makes of a row's averages (their weighted mean without a rule)."""
+    """Combine a row's averages by a rule, or by their weighted mean."""
     weights = counts.astype(jnp.float32)
     if rule is None:
         averages, weights = present_blocks(averages, weights)
@@ -230,7 +233,7 @@ def block_noise(
     require_methods(noise, "noise", "on", "sample")
     ends = float(quantizer.lower), float(quantizer.upper)
     kinds = sorted({block.num_levels for block in layout.blocks})
-    own = {kind: stochastic(kind, value_range=ends) for kind in kinds}
+    quantizers = {kind: stochastic(kind, value_range=ends) for kind in kinds}
     seen = {
         (block.num_levels, len(block.members), block.modulus) for block in layout.blocks
     }
@@ -244,18 +247,16 @@ def block_noise(
             "must have at most 2**15 clients a block",
             count,
         )
-        chance = wrap_probability(own[kind], noise, count, modulus)
+        chance = wrap_probability(quantizers[kind], noise, count, modulus)
         rule = (
             f"must leave room for noise: a coordinate of a sum of {count} clients of "
-            f"{kind} levels "
-            f"may wrap round with a chance of {chance:.3g} (by Chernoff's bound), not "
-            "above "
-            f"{LIKELIEST_WRAP} (`segment_layout`)"
+            f"{kind} levels may wrap round with a chance of {chance:.3g} (by "
+            f"Chernoff's bound), not above {LIKELIEST_WRAP} (`segment_layout`)"
         )
         require(
             chance <= LIKELIEST_WRAP, "modulus_bits", rule, modulus.bit_length() - 1
         )
-    laws = tuple(noise.on(float(own[kind].step)) for kind in kinds)
+    laws = tuple(noise.on(float(quantizers[kind].step)) for kind in kinds)
     return BlockNoise(on_device(kinds, jnp.int32), laws)
 
 
@@ -266,7 +267,7 @@ def noisy_row(
     noise: BlockNoise,
     summed: Bool[Array, " n"],
 ) -> tuple[UInt32[Array, "n w"], Int32[Array, ""]]:
-    """Return one segment's residues with each client's noise, and how many sums wrap round.
+    """Return one segment's residues with noise, and the number of wrapped sums.
 
     Args:
         codes: Of the rounding.
@@ -275,10 +276,14 @@ def noisy_row(
         noise: As from `block_noise`.
         summed: Who is in the sums.
     """
-    own = jax.vmap(lambda key: jax.random.fold_in(key, int(Stream.NOISE)))(keys[:, 0])
+    noise_keys = jax.vmap(lambda key: jax.random.fold_in(key, int(Stream.NOISE)))(
+        keys[:, 0]
+    )
     drawn = jnp.zeros(codes.shape, jnp.int32)
     for number, law in enumerate(noise.laws):
-        of_kind = jax.vmap(lambda key, law=law: law.sample(key, codes.shape[1:]))(own)
+        of_kind = jax.vmap(lambda key, law=law: law.sample(key, codes.shape[1:]))(
+            noise_keys
+        )
         drawn = jnp.where((row.levels == noise.levels[number])[:, None], of_kind, drawn)
     terms = codes + drawn.astype(jnp.uint32)
     last = jnp.int32(codes.shape[0] - 1)
@@ -287,8 +292,8 @@ def noisy_row(
         place = jnp.minimum(slots, last)
         present = (slots <= last) & summed[place]
         middle = middle_of(jnp.sum(present, dtype=jnp.int32), levels)
-        left = has_left(terms[place], present, middle, modulus - jnp.uint32(1))
-        return jnp.sum(left, dtype=jnp.int32)
+        is_lost = has_left(terms[place], present, middle, modulus - jnp.uint32(1))
+        return jnp.sum(is_lost, dtype=jnp.int32)
 
     wrapped = jnp.sum(
         jax.vmap(wraps)(row.slots, row.block_levels, row.moduli), dtype=jnp.int32
@@ -319,7 +324,7 @@ def totals_about(
 def largest_change(
     layout: SegmentLayout, quantizer: StochasticQuantizer, clip_norm: float
 ) -> float:
-    """Return a bound on how far one client's update moves the sums, against zeros in its place.
+    """Bound how far one client's update moves the sums, compared with zeros.
 
     With the same dice, a coordinate's codes of x and of 0 differ by less than |x| /
     Delta_K + 1, float32's roundings by (K - 1) 2**-22 more; so the norm of the change
@@ -354,7 +359,7 @@ class Span(NamedTuple):
 
     @property
     def num_segments(self) -> int:
-        """Return how many they are."""
+        """The number of segments."""
         return len(self.rows.segment)
 
     @property
@@ -367,22 +372,22 @@ class Span(NamedTuple):
 
 
 def spans_of(layout: SegmentLayout) -> list[Span]:
-    """Cut the segments into spans that are worked on at once, all of a width equally long."""
+    """Cut the segments into spans that are worked on at once, equally long by width."""
     size, rest = divmod(layout.dim, layout.num_segments)
     most = at_once("segments", 4 * layout.num_participants * (size + 1))
     spans = []
     for first, stop, width in ((0, rest, size + 1), (rest, layout.num_segments, size)):
         length = _divisor(stop - first, most)
-        for own in range(first, stop, length):
-            rows = SegmentRows(*(leaf[own : own + length] for leaf in layout.rows))
-            spans.append(Span(rows, own, layout.bounds[own][0], width))
+        for place in range(first, stop, length):
+            rows = SegmentRows(*(leaf[place : place + length] for leaf in layout.rows))
+            spans.append(Span(rows, place, layout.bounds[place][0], width))
     return spans
 
 
 def plan_of(layout: SegmentLayout, span: Span) -> tuple[SegmentPlan, int]:
     """Return a span's blocks over its own coordinates, and the number of the first."""
     first, count = int(span.rows.number.min()), len(layout.blocks)
-    own = layout.blocks[
+    blocks = layout.blocks[
         first : int(span.rows.number[span.rows.number < count].max()) + 1
     ]
     return tuple(
@@ -393,7 +398,7 @@ def plan_of(layout: SegmentLayout, span: Span) -> tuple[SegmentPlan, int]:
             block.modulus,
             block.num_levels,
         )
-        for block in own
+        for block in blocks
     ), first
 
 
@@ -414,27 +419,27 @@ def by_parts(function: Callable[..., Array], *arrays: Any) -> Array:
     count = arrays[0].shape[0]
     batch = _divisor(count, at_once("averages", 4 * math.prod(arrays[0].shape[1:])))
     if batch == 1:
-        return lax.map(lambda own: function(*own), arrays)
+        return lax.map(lambda slices: function(*slices), arrays)
     if batch == count:
         return jax.vmap(function)(*arrays)
-    return lax.map(lambda own: function(*own), arrays, batch_size=batch)
+    return lax.map(lambda slices: function(*slices), arrays, batch_size=batch)
 
 
 def mapped(step: Callable[..., Any], spans: list[Span]) -> list[Any]:
-    """Return step(rows, start, width) of all spans, those of one shape as one loop's results.
+    """Return step(rows, start, width) of all spans, as one loop per shape.
 
     A leading axis counts the loop's rounds, so that many spans under a trace are few
     programs.
     """
     parts = []
     for (width, _), group in itertools.groupby(
-        spans, lambda one: (one.width, one.num_segments)
+        spans, lambda span: (span.width, span.num_segments)
     ):
-        own = list(group)
+        spans_of_shape = list(group)
         rows = SegmentRows(
-            *map(np.stack, zip(*(span.rows for span in own), strict=True))
+            *map(np.stack, zip(*(span.rows for span in spans_of_shape), strict=True))
         )
-        starts = np.asarray([span.start for span in own], np.int32)
+        starts = np.asarray([span.start for span in spans_of_shape], np.int32)
         loop = jax.tree.map(jnp.asarray, (rows, starts))
-        parts.append(lax.map(lambda one, width=width: step(*one, width), loop))
+        parts.append(lax.map(lambda columns, width=width: step(*columns, width), loop))
     return parts

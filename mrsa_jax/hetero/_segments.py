@@ -90,15 +90,15 @@ def check_scheme(
             f"`scheme` must be a known scheme; got {scheme!r}; {hint}"
         )
     size = check_integer(num_groups, "num_groups", 2)
-    given = hybrid_threshold is not None
+    is_set = hybrid_threshold is not None
     require(
-        given == (scheme == "hc"),
+        is_set == (scheme == "hc"),
         "hybrid_threshold",
         'must be given for "hc" alone',
         scheme,
         hybrid_threshold,
     )
-    if not given:
+    if not is_set:
         return size, 1
     rule = "must lie in [1, num_groups - 1]"
     return size, check_integer(
@@ -221,7 +221,7 @@ def check_matrix(
     )
     for segment, row in enumerate(values.tolist()):
         for label in sorted(set(row) - {ALONE}):
-            members = [group for group, own in enumerate(row) if own == label]
+            members = [group for group, entry in enumerate(row) if entry == label]
             good = members[0] == label and len(members) > 1
             rule = "must label two groups or more of a row by the smallest of them"
             require(good, "matrix", rule, f"label {label} in row {segment}")
@@ -257,7 +257,7 @@ def blocks_of(
 
 
 def check_subgroups(subgroups: Any, groups: int | None = None) -> list[int]:
-    """Return the subgroups of each group, of this many groups if that is known, or raise."""
+    """Return the subgroups of each group, of a known number of groups, or raise."""
     counts = check_integers(subgroups, "subgroups", 1)
     require(len(counts) > 0, "subgroups", "must hold a number for each group", counts)
     if groups is not None:
@@ -268,12 +268,18 @@ def check_subgroups(subgroups: Any, groups: int | None = None) -> list[int]:
 
 def check_levels(levels: Any, count: int, of: str) -> list[int]:
     """Return K of each column or group as integers, or raise."""
-    own = check_integers(levels, "levels", 2)
-    require(len(own) == count, "levels", f"must be one for each {of}", len(own), count)
+    numbers = check_integers(levels, "levels", 2)
     require(
-        own == sorted(own),
+        len(numbers) == count,
+        "levels",
+        f"must be one for each {of}",
+        len(numbers),
+        count,
+    )
+    require(
+        numbers == sorted(numbers),
         "levels",
         "must not descend from slower to faster groups",
-        own,
+        numbers,
     )
-    return own
+    return numbers

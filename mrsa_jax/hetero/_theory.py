@@ -1,4 +1,4 @@
-"""How far HeteroSAg's quantized mean lies from the true one.
+"""The distance of HeteroSAg's quantized mean from the true one.
 
 Bounds and the exact expectation.
 HeteroSAg, Theorem 2 with equation (11). Symbols: K_g -> `levels`, n (of a subgroup:
@@ -120,25 +120,27 @@ def quantization_error(
     Source: HeteroSAg, Appendix A, step (c) of (21), and (4).
     """
     low, high = _checked_range(value_range)
-    given = np.asarray(updates)
+    vectors = np.asarray(updates)
     require(
-        given.dtype.kind in "fiu",
+        vectors.dtype.kind in "fiu",
         "updates",
         "must hold numbers",
-        f"dtype {given.dtype}",
+        f"dtype {vectors.dtype}",
     )
     wanted = (layout.num_participants, layout.dim)
     require(
-        given.shape == wanted,
+        vectors.shape == wanted,
         "updates",
         f"must have the shape {list(wanted)}",
-        given.shape,
+        vectors.shape,
     )
-    require(bool(np.isfinite(given).all()), "updates", "must be finite")
+    require(bool(np.isfinite(vectors).all()), "updates", "must be finite")
     variance = 0.0
     clipped_away = np.zeros(layout.dim, np.float64)
     for block in layout.blocks:
-        values = given[list(block.members), block.start : block.stop].astype(np.float64)
+        values = vectors[list(block.members), block.start : block.stop].astype(
+            np.float64
+        )
         inside = np.clip(values, low, high)
         clipped_away[block.start : block.stop] += (inside - values).sum(axis=0)
         step = (high - low) / (block.num_levels - 1)

@@ -1,4 +1,4 @@
-"""How many Byzantine clients a rule over the blocks of each row tolerates, exactly.
+"""The exact number of Byzantine clients that a rule over blocks tolerates.
 
 HeteroSAg, Section V-A: one attacker spoils the block that its group is in, in every
 row, and a median needs less than half of each row spoilt. Symbols: n_B -> the counts
@@ -25,7 +25,7 @@ _Numbers = ArrayLike | Sequence[Any]
 
 @dataclasses.dataclass(frozen=True)
 class ByzantineTolerance:
-    """How many attackers a matrix tolerates (see `tolerated_byzantine`).
+    """Number of attackers that a matrix tolerates (see `tolerated_byzantine`).
 
     Attributes:
         anywhere: The most attackers that spoil no row too far, wherever they sit.
@@ -61,7 +61,7 @@ def tolerated_byzantine(
     group_sizes: _Numbers | None = None,
     max_nodes: int | np.integer = 5_000,
 ) -> ByzantineTolerance:
-    """Return how many attackers a coordinate-wise rule tolerates in every segment.
+    """Return the number of attackers that a coordinate-wise rule tolerates.
 
     A group with an attacker spoils one block of each row. A row is lost where its bad
     blocks weigh half or more (of the median; of the trimmed mean, more than `trim`).
@@ -113,7 +113,7 @@ def tolerated_byzantine(
     rows = blocks_of(np.asarray(matrix))
     columns = np.asarray(matrix).shape[1]
     sizes = _counts(group_sizes, columns, "group_sizes", 1)
-    own = sizes if weights is None else _counts(weights, columns, "weights", 0)
+    counts = sizes if weights is None else _counts(weights, columns, "weights", 0)
     nodes = check_integer(max_nodes, "max_nodes", 1)
     share = None if trim is None else _share(trim)
     # weight of the block of each group
@@ -122,24 +122,27 @@ def tolerated_byzantine(
     for segment, blocks in enumerate(rows):
         for number, block in enumerate(blocks):
             block_of[segment, list(block)] = number
-            heavy = sum(int(own[group]) for group in block)
+            heavy = sum(int(counts[group]) for group in block)
             table[segment, list(block)] = heavy if weighted else min(heavy, 1)
     heavy_blocks = [
         _block_weights(table[row], block_of[row]) for row in range(len(rows))
     ]
-    totals = [sum(found) for found in heavy_blocks]
+    totals = [sum(weights_of_row) for weights_of_row in heavy_blocks]
     limits = [
         max((total - 1) // 2, 0) if share is None else int(share * total)
         for total in totals
     ]
     search = _Search(table, block_of, np.asarray(limits), sizes, nodes)
-    together, groups, bound = search.run([g for g in range(columns) if own[g] > 0])
+    together, groups, bound = search.run([g for g in range(columns) if counts[g] > 0])
     return ByzantineTolerance(
         min(map(_fewest_to_spoil, heavy_blocks, limits)) - 1,
         together,
         groups,
         bound,
-        tuple(sum(weight > 0 for weight in found) for found in heavy_blocks),
+        tuple(
+            sum(weight > 0 for weight in weights_of_row)
+            for weights_of_row in heavy_blocks
+        ),
         tuple(limits),
         0.25 * columns - 1.0,
     )
@@ -150,19 +153,19 @@ def _counts(
 ) -> np.ndarray:
     if values is None:
         return np.ones(columns, np.int64)
-    found = [
+    counts = [
         check_integer(value, argument, least)
         for value in np.asarray(values).reshape(-1)
     ]
     require(
-        len(found) == columns,
+        len(counts) == columns,
         argument,
         "must have one entry for each group",
-        len(found),
+        len(counts),
         columns,
     )
-    require(sum(found) > 0, argument, "must not all be 0", found)
-    return np.asarray(found, np.int64)
+    require(sum(counts) > 0, argument, "must not all be 0", counts)
+    return np.asarray(counts, np.int64)
 
 
 def _share(trim: Any) -> Fraction:
@@ -186,7 +189,7 @@ def _fewest_to_spoil(heaviest_first: list[int], limit: int) -> int:
 
 
 class _Search:
-    """Largest set of groups, by size, whose blocks weigh at most the limit in every row."""
+    """Search the largest set of groups whose blocks stay within the limit in every row."""
 
     def __init__(
         self,

@@ -48,7 +48,7 @@ AverageAttack = Callable[[_Key, _Average, _Touched], _Average]
 
 @pytree
 class Byzantine:
-    """Who attacks, and how (built by `wrong_pads`, `sign_flip`, `collusion`, ...).
+    """Attackers and their attack (built by `wrong_pads`, `sign_flip`, `collusion`, ...).
 
     Attacks on several places combine:
     `dataclasses.replace(sign_flip(who), on_residues=...)`.
@@ -67,7 +67,7 @@ class Byzantine:
 
     @one_program
     def mine(self, members: Integer[Array, " participants"]) -> _Mine:
-        """Return which slots of a round attack, given the client of each."""
+        """Return the attacking slots of a round, given the client of each slot."""
         return self.is_byzantine[members]
 
     def corrupt_updates(self, key: _Key, updates: _Updates, mine: _Mine) -> _Updates:
@@ -82,7 +82,10 @@ class Byzantine:
     def corrupt_residues(
         self, key: _Key, codes: _Codes, modulus: _Modulus, mine: _Mine
     ) -> _Codes:
-        """Return what is sent, pads apart, in a ring of `modulus` elements (0 for 2**32)."""
+        """Return the codes that are sent, without pads.
+
+        The ring has `modulus` elements (0 for 2**32).
+        """
         return (
             codes
             if self.on_residues is None
@@ -276,7 +279,7 @@ def scaling(is_byzantine: _Clients, factor: float | int = 10.0) -> Byzantine:
 def collusion(
     is_byzantine: _Clients, kind: str = "little_is_enough", strength: float | int = 1.5
 ) -> Byzantine:
-    """Return clients that know all honest updates of the round and agree on a false one.
+    """Return clients that know all honest updates and agree on a false one.
 
     "little_is_enough": mean - z std of the honest updates, coordinate by coordinate:
     near enough to pass for honest, and always on the same side. "inner_product":
@@ -304,11 +307,11 @@ def collusion(
     Source: Baruch, Baruch, Goldberg, "A little is enough" (2019); Xie, Koyejo, Gupta,
     "Fall of empires" (2020). HeteroSAg tries neither.
     """
-    known = ("little_is_enough", "inner_product")
+    names = ("little_is_enough", "inner_product")
     require(
-        kind in known,
+        kind in names,
         "kind",
-        f"must be a known attack ({nearest(str(kind), known)})",
+        f"must be a known attack ({nearest(str(kind), names)})",
         kind,
     )
     number = check_finite(strength, "strength")
@@ -352,11 +355,11 @@ def gaussian_blocks(is_byzantine: _Clients, std: float | int = 0.1) -> Byzantine
 
 
 def _checked_clients(is_byzantine: _Clients) -> Array:
-    given = np.asarray(is_byzantine)
+    flags = np.asarray(is_byzantine)
     rule = "must be a vector of bools, one for each client"
-    proper = given.dtype == np.bool_ and given.ndim == 1 and given.size > 0
-    require(proper, "is_byzantine", rule, f"dtype {given.dtype}, shape {given.shape}")
-    return on_device(given)
+    proper = flags.dtype == np.bool_ and flags.ndim == 1 and flags.size > 0
+    require(proper, "is_byzantine", rule, f"dtype {flags.dtype}, shape {flags.shape}")
+    return on_device(flags)
 
 
 @functools.partial(jax.jit, static_argnames=("shape",))
@@ -369,7 +372,7 @@ def _uniform_residues(key: Array, shape: tuple[int, ...], modulus: Array) -> Arr
     keys = jax.vmap(jax.random.fold_in, (None, 0))(
         key, jnp.arange(shape[0], dtype=jnp.uint32)
     )
-    words = jax.vmap(lambda own: random_words(own, (2, *shape[1:])))(keys)
+    words = jax.vmap(lambda key: random_words(key, (2, *shape[1:])))(keys)
     high, low = words[:, 0], words[:, 1]
     spread = jnp.broadcast_to(modulus, shape)
     top, middle = multiply_wide(high, spread)

@@ -26,7 +26,7 @@ from mrsa_watch._base.html import finding, telling
 
 @finding
 class SegmentCosts:
-    """What a round of a layout costs (build it with `segment_costs`).
+    """Costs of a round of a layout (build it with `segment_costs`).
 
     No headers, ids or tags.
     Fields of clients are int64[N] unless said otherwise, those of the server integers.
@@ -65,7 +65,7 @@ class SegmentCosts:
 def segment_costs(
     layout: SegmentLayout, present: ArrayLike | Sequence[bool] | None = None
 ) -> SegmentCosts:
-    """Count what a round costs its users and its server, on the complete graph of shares.
+    """Count a round's costs for its users and server, on the complete graph.
 
     A user of subgroups of n-bar clients makes O(N) agreements, O(N) shares of O(N)
     products each, and expands O(n-bar m) words, against O(N m) in one sum of everybody;
@@ -141,7 +141,7 @@ def segment_costs(
 
 @finding
 class CommunicationTimes:
-    """What the clients of a round send, and how long it takes them.
+    """Bytes that the clients of a round send, and their times.
 
     Attributes:
         bits: int64[n], residues of each slot's padded input, ceil(log2 R) for each
@@ -211,7 +211,7 @@ class CommunicationTimes:
 def communication_times(
     layout: SegmentLayout, rates_bits_per_second: ArrayLike | Sequence[Any]
 ) -> CommunicationTimes:
-    """Return what each client sends in a round, and the time of clients, groups and the round.
+    """Return the bytes of each client in a round, and times of clients and groups.
 
     Compare with K levels for all by the times of
     `segment_layout("groups", [n], [K], dim)`.

@@ -36,7 +36,7 @@ _Values = ArrayLike | Sequence[Any]
 
 @runtime_checkable
 class RobustRule(Protocol):
-    """How the averages of a segment's blocks become one: a pytree, jit- and vmap-able.
+    """A rule that combines the averages of a segment's blocks: a pytree for programs.
 
     A block is absent as a whole if its weight is not positive and finite, or if one of
     its values is not finite. If every block is absent, the result is 0. Every rule of
@@ -131,7 +131,7 @@ class Krum:
 
     def __call__(self, values: _Values, weights: _Values) -> Float32[Array, " dim"]:
         """Combine f32[blocks, dim] by f32[blocks] to f32[dim]."""
-        checked, own = _inputs(values, weights)
+        checked, checked_weights = _inputs(values, weights)
         count = checked.shape[0]
         fewest = 2 * self.num_byzantine + 3
         rule = (
@@ -140,12 +140,15 @@ class Krum:
         require(count >= fewest, "values", rule, count)
         most = count - self.num_byzantine
         rule = (
-            f"must be at most n - f = {most} for {count} blocks, "
-            "or the average includes a bad block"
+            f"must be at most n - f = {most} for {count} blocks, or the average "
+            "includes a bad block"
         )
         require(self.num_selected <= most, "num_selected", rule, self.num_selected)
         return krum_of(
-            checked, own, jnp.int32(self.num_byzantine), jnp.int32(self.num_selected)
+            checked,
+            checked_weights,
+            jnp.int32(self.num_byzantine),
+            jnp.int32(self.num_selected),
         )
 
 
@@ -286,8 +289,8 @@ def geometric_median(
 def krum(num_byzantine: int | np.integer, num_selected: int | np.integer = 1) -> Krum:
     """Return Krum as a rule, multi-Krum for several selected blocks.
 
-    Of n present blocks, the score of each is the sum of its squared distances to its n
-    - f - 2 nearest others; the m blocks of lowest score (the earlier one of equals) are
+    Of n present blocks, the score of each is the sum of its squared distances to its
+    n - f - 2 nearest others; the m blocks of lowest score (the earlier one of equals) are
     averaged by their weights. Each block counts once in the scores, whose squares may
     be outside of float32.
 
@@ -328,21 +331,21 @@ def _inputs(
 
     Without `weighted`, each block that is present counts once.
     """
-    rows, own = on_device(values, jnp.float32), on_device(weights, jnp.float32)
+    rows, floats = on_device(values, jnp.float32), on_device(weights, jnp.float32)
     proper = rows.ndim == 2 and rows.shape[0] > 0
     require(
         proper, "values", "must have the shape [blocks, dim], with a block", rows.shape
     )
-    fits = own.shape == (rows.shape[0],)
+    fits = floats.shape == (rows.shape[0],)
     require(
-        fits, "weights", "must have one entry for each block", own.shape, rows.shape
+        fits, "weights", "must have one entry for each block", floats.shape, rows.shape
     )
-    return _present(rows, own, weighted)
+    return _present(rows, floats, weighted)
 
 
 @functools.partial(one_program, static_argnums=2)
 def _present(values: Array, weights: Array, weighted: bool) -> tuple[Array, Array]:
     """Return the values of the blocks that are present, and what each counts by."""
-    kept, own = present_blocks(values, weights)
-    counted = own if weighted else (own > jnp.float32(0)).astype(jnp.float32)
-    return kept, unit_weights(counted)
+    present, shares = present_blocks(values, weights)
+    counted = shares if weighted else (shares > jnp.float32(0)).astype(jnp.float32)
+    return present, unit_weights(counted)

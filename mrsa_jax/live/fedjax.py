@@ -42,8 +42,8 @@ class ClientSampler:
         True
 
     Source: Ro et al., "FedJAX: Federated learning simulation with JAX" (2021); tried
-    with FedJAX
-        0.0.17, whose own algorithms call `jax.tree_map`, which JAX no longer has.
+    with FedJAX 0.0.17, whose own algorithms call `jax.tree_map`, which JAX no longer
+    has.
     """
 
     def __init__(

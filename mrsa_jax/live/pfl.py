@@ -42,8 +42,7 @@ class UserSampler:
         True
 
     Source: Granqvist et al., "pfl-research: simulation framework for accelerating
-    research in
-        Private Federated Learning" (2024); tried with pfl 0.6.0.
+    research in Private Federated Learning" (2024); tried with pfl 0.6.0.
     """
 
     def __init__(

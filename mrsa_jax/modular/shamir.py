@@ -89,8 +89,8 @@ def share_secrets(
     """Return the shares of each secret at its holders' points.
 
     Share (i, l, j) = secrets[i, l] + sum_k coefficients[i, k, l] points[i, j]^(k + 1)
-    mod p, by Horner's rule over all secrets, limbs and holders at once. Any t = degree
-    + 1 of a secret's shares rebuild it and fewer say nothing, if the coefficients are
+    mod p, by Horner's rule over all secrets, limbs and holders at once. Any t =
+    degree + 1 of a secret's shares rebuild it and fewer say nothing, if the coefficients are
     uniform; zeros at the end of a row of coefficients give that secret a lower
     threshold.
 

@@ -1,5 +1,9 @@
 from mrsa_watch import ParticipationLog as ParticipationLog, read_log as read_log
 
+from ._attribute import (
+    AttributeBound as AttributeBound,
+    attribute_bound as attribute_bound,
+)
 from ._audit import audit as audit, audit_steps as audit_steps
 from ._audit_found import Audit as Audit, Gate as Gate
 from ._certificate import certificate as certificate
@@ -26,3 +30,9 @@ from ._strong import (
 from ._trajectory import weak_privacy_trajectory as weak_privacy_trajectory
 from ._unweighted import unweighted_group as unweighted_group
 from ._weak import weak_privacy as weak_privacy
+from ._whole_numbers import (
+    Determined as Determined,
+    DeterminedRate as DeterminedRate,
+    determined as determined,
+    determined_rate as determined_rate,
+)

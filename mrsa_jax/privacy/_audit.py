@@ -97,8 +97,7 @@ def audit(
         ((2, 1),)
 
     Source: Multi-RoundSecAgg, Remark 1 and equation (5); hidden among and recipes are
-    this
-        package's.
+    this package's.
     """
     *_, last = audit_steps(
         log_or_P,

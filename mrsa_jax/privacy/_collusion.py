@@ -151,8 +151,8 @@ def collusion_risk(
             `threshold` is given, P is no history, or a coalition would be everybody.
 
     Edge cases: a coalition of nobody exposes whom the sums expose alone
-    (`first_exposure`). Who is in no sum is never exposed. In rounds of at most `degree`
-    + 1 clients all are neighbours. Rounds are taken to have no dropouts after shares
+    (`first_exposure`). Who is in no sum is never exposed. In rounds of at most
+    `degree` + 1 clients all are neighbours. Rounds are taken to have no dropouts after shares
     were sent: neighbours that are lost would be corrupt all the same, and the graph is
     drawn among the clients of the sum.
 

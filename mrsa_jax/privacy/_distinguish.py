@@ -101,8 +101,8 @@ class Distinguishability:
         """Return what no client's mu exceeds in blocks of T, after any number of rounds.
 
         T - 1 others that always move with client i add at least (T - 1) s^2 p_i p_i^T
-        to the covariance of the sums (in Loewner's order), so 1/mu^2 >= 1/alone^2 + (T
-        - 1) (s/shift)^2. It holds as long as their updates do not change from round to
+        to the covariance of the sums (in Loewner's order), so 1/mu^2 >= 1/alone^2 +
+        (T - 1) (s/shift)^2. It holds as long as their updates do not change from round to
         round.
 
         Args:
@@ -192,8 +192,8 @@ def distinguishability(
         spread: Standard deviation of the others' updates along the shift, positive, or
             None: they are known.
         noise: Variance of each sum's noise along the shift: a number, `[rounds]`, or
-            the covariance `[rounds, rounds]`. For a matrix mechanism that releases C y
-            + z, z of variance sigma^2, it is sigma^2 (C^T C)^-1: this is the sums'
+            the covariance `[rounds, rounds]`. For a matrix mechanism that releases C
+            y + z, z of variance sigma^2, it is sigma^2 (C^T C)^-1: this is the sums'
             noise.
         coalition: Clients that reveal their updates to the server.
 

@@ -19,6 +19,7 @@ from mrsa_jax.privacy._coalitions import check_coalition, in_time, without
 from mrsa_jax.privacy._enclosures import inverse_of_factor
 from mrsa_jax.privacy._equal_columns import class_sizes
 from mrsa_jax.privacy._leverage import as_floats, leverages, quantiles_of
+from mrsa_jax.privacy._resemblance import check_covariance, hidden_with_covariance
 from mrsa_jax.privacy._updates import (
     hidden_updates,
     kernel_of,
@@ -163,6 +164,8 @@ def hidden_among(
     coalition: Any = (),
     memory: Any = 1.0,
     share: Any = 1.0,
+    of: Any = "update",
+    covariance: Any = None,
     each_round: bool = False,
 ) -> (
     Float[np.ndarray | Array, "... clients"] | Float64[np.ndarray, "... rounds clients"]
@@ -198,6 +201,12 @@ def hidden_among(
     worst of all drifts that clients share: h never falls as memory or share rises. R =
     1 gives the number of clients in the round.
 
+    **What lasts** (`of="lasting"`) is the part of an update that has the memory, without
+    what is fresh in each round: what a client *is* shows in it. Of its variance all
+    sums explain the share h = c^T ((P P^T) o K + Omega/s^2)^-1 c / a with a the share
+    that lasts, K = a R + (1 - a) I and c = a D_i R e_r. Fresh parts average out over
+    many rounds, so what lasts comes to light although each update stays hidden.
+
     Args:
         P: Participation matrix, bools or integer weights, `[..., rounds, clients]`; a
             row for each sum that the server learnt, skipped rounds being zero rows.
@@ -212,6 +221,12 @@ def hidden_among(
             between sums of one round. Zero rows count as time that passes.
         share: The share of an update's variance that has this memory; the rest is fresh
             each round.
+        of: Whether the figure is of a client's `"update"` of a round, or of what is
+            `"lasting"` in it.
+        covariance: C [clients, clients], the covariance of clients' updates in squares
+            of the spread, to return how well each is hidden from a server who knows who
+            has long updates (the diagonal) and who resembles whom; None if all clients
+            are alike, C = I.
         each_round: Whether to return the figure of each update, not the worst of each
             client.
 
@@ -244,6 +259,12 @@ def hidden_among(
         [4.0, 4.0]
         >>> mj.privacy.hidden_among([[1, 1], [1, 0]], memory=0.5).round(6).tolist()  # 0 alone later
         [1.0, 1.75]
+        >>> apart = [[1, 1]] * 9 + [[1, 0]] * 9  # the second client is never alone
+        >>> [
+        ...     mj.privacy.hidden_among(apart, share=0.2, of=secret).round(2).tolist()
+        ...     for secret in ("update", "lasting")
+        ... ]
+        [[1.0, 1.83], [1.36, 2.2]]
 
     Edge cases: a client's weights matter to its value only relative to others'; a row's
     scale does not without noise. Rows that depend on earlier ones are distinguished by
@@ -262,13 +283,17 @@ def hidden_among(
     Source: this package's (Multi-RoundSecAgg has no graded measure). Its use for a
     linear estimator is classical; see also audit expert (Chin, Ozsoyoglu 1982).
     """
+    if covariance is not None:
+        how = "rounds" if each_round else "last"
+        require(not np.size(coalition), "coalition", _ALIKE_ONLY, coalition)
+        return _of_unlike(P, covariance, memory, share, noise, spread, of, how)
     array = without(P if _never_changes(memory, share) else in_time(P), coalition)
-    kernel = _drift(memory, share, array.shape[-2])
+    kernel = _drift(memory, share, array.shape[-2], of)
+    lasting = _what_lasts(memory, share, array.shape[-2], of)
     found: Any
     if kernel is not None:
-        found = _of_updates(
-            array, kernel, noise, spread, "rounds" if each_round else "last"
-        )
+        how = "rounds" if each_round else "last"
+        found = _of_updates(array, kernel, noise, spread, how, lasting)
     else:
         found = among(array, noise_root(noise, spread, array))
         if each_round:
@@ -277,12 +302,54 @@ def hidden_among(
     return without_members(found, coalition)
 
 
+_ALIKE_ONLY = (
+    "must not be set with `covariance`, because the updates of its members also reveal "
+    "clients that resemble them"
+)
+
+
+def _of_unlike(
+    P: Any,
+    covariance: Any,
+    memory: Any,
+    share: Any,
+    noise: Any,
+    spread: Any,
+    of: Any,
+    how: str,
+) -> np.ndarray:
+    """Return `hidden_among` of clients that are not alike, whose values must be known."""
+    rule = "must be known: a traced history or drift has no figure with `covariance`"
+    is_known = not is_traced(P, covariance, memory, share, noise, spread)
+    require(is_known, "P", rule, "a traced value")
+    array = np.asarray(without(P if _never_changes(memory, share) else in_time(P), ()))
+    *lead, rounds, clients = array.shape
+    kernel = kernel_of(memory, rounds)
+    is_one_round = np.eye(rounds, dtype=bool) if np.ndim(memory) == 0 else kernel == 1
+    lasting = check_number(share, "share", "must be a number from 0 to 1", 0.0, 1.0)
+    is_lasting = _what_lasts(memory, lasting, rounds, of) is not None
+    hidden = hidden_with_covariance(
+        array.reshape(-1, rounds, clients),
+        check_covariance(covariance, clients),
+        kernel,
+        is_one_round,
+        lasting,
+        check_spread(spread),
+        check_noise(noise, rounds),
+        how,
+        is_lasting=is_lasting,
+    )
+    return hidden.reshape(*lead, *hidden.shape[1:])
+
+
 def _never_changes(memory: Any, share: Any) -> bool:
     """Return whether updates are stated to never change, so that the order of rows is of no use."""
     return type(memory) in (int, float) and memory == 1 and share == 1
 
 
-def _drift(memory: Any, share: Any, rounds: int) -> np.ndarray | Array | None:
+def _drift(
+    memory: Any, share: Any, rounds: int, of: Any = "update"
+) -> np.ndarray | Array | None:
     """Return R; None where updates never change, which needs no matrix of all rounds."""
     if _never_changes(memory, share):
         return None
@@ -290,24 +357,46 @@ def _drift(memory: Any, share: Any, rounds: int) -> np.ndarray | Array | None:
         with jax.enable_x64(True):
             return traced_kernel(memory, rounds, share, jnp.float64)
     kernel = kernel_of(memory, rounds, share)
-    return None if (kernel == 1).all() else kernel
+    return None if (kernel == 1).all() and of == "update" else kernel
+
+
+def _what_lasts(
+    memory: Any, share: Any, rounds: int, of: Any
+) -> np.ndarray | Array | None:
+    """Return the covariance a R of what lasts over the rounds; None for whole updates."""
+    rule = 'must be "update" or "lasting"'
+    require(isinstance(of, str) and of in ("update", "lasting"), "of", rule, of)
+    if of == "update" or _never_changes(memory, share):
+        return None
+    if is_traced(memory, share):
+        with jax.enable_x64(True):
+            whole = traced_kernel(memory, rounds, 1.0, jnp.float64)
+            return jnp.asarray(share, jnp.float64) * whole
+    require(share > 0, "share", 'must be above 0 with of="lasting"', share)
+    return share * kernel_of(memory, rounds)
 
 
 def _of_updates(
-    array: Any, kernel: Any, noise: Any, spread: Any, how: str
+    array: Any,
+    kernel: Any,
+    noise: Any,
+    spread: Any,
+    how: str,
+    lasting: Any = None,
 ) -> np.ndarray | Array:
     """Return `hidden_updates` of histories with any leading axes."""
     *lead, rounds, clients = array.shape
     given = kernel, check_spread(spread), check_noise(noise, rounds), how
-    if is_traced(array, kernel):
+    if is_traced(array, kernel, lasting):
         alone = is_traced(kernel) or ((kernel == 1) == np.eye(rounds)).all()
         require(
             alone, "memory", "must not be 1 between rows inside a JAX transformation"
         )
-        inside = traced_updates(on_device(array).reshape(-1, rounds, clients), *given)
+        stacked = on_device(array).reshape(-1, rounds, clients)
+        inside = traced_updates(stacked, *given, lasting)
         return inside.reshape(*lead, *inside.shape[1:])
     histories = np.asarray(array).reshape(-1, rounds, clients)
-    found = hidden_updates(histories, *given, most_work=MOST_WORK)
+    found = hidden_updates(histories, *given, lasting=lasting, most_work=MOST_WORK)
     return found.reshape(*lead, *found.shape[1:])
 
 
@@ -319,6 +408,7 @@ def hidden_among_trajectory(
     coalition: Any = (),
     memory: Any = 1.0,
     share: Any = 1.0,
+    of: Any = "update",
     quantiles: Any = None,
 ) -> Float[np.ndarray | Array, "... rounds clients"]:
     """Return among how many clients each is hidden after every round.
@@ -333,6 +423,7 @@ def hidden_among_trajectory(
         coalition: As for `hidden_among`.
         memory: As for `hidden_among`: the worst update so far of each client.
         share: As for `hidden_among`.
+        of: As for `hidden_among`.
         quantiles: Instead of all clients, quantiles in [0, 1] over those who took part
             so far: (0.0, 0.5) are the worst and the median client. (0.0,) of a million
             clients and a thousand rounds takes a minute or two and little memory beyond
@@ -366,10 +457,11 @@ def hidden_among_trajectory(
             check_number(each, "quantiles", rule, 0.0, 1.0) for each in quantiles
         )
     array = without(P if _never_changes(memory, share) else in_time(P), coalition)
-    kernel = _drift(memory, share, array.shape[-2])
+    kernel = _drift(memory, share, array.shape[-2], of)
     found: Any
     if kernel is not None:
-        found = _of_updates(array, kernel, noise, spread, "sums")
+        lasting = _what_lasts(memory, share, array.shape[-2], of)
+        found = _of_updates(array, kernel, noise, spread, "sums", lasting)
         library: Any = jnp if is_traced(found) else np
         found = (
             found if quantiles is None else quantiles_of(1 / found, quantiles, library)

@@ -1,8 +1,8 @@
 """Among how many clients the updates of each are hidden by its mates alone, whatever else is asked.
 
 Clients i and j are mates where their columns of P are alike up to a weight. With v the
-variance of an update and w the weight, let k_j be the largest k for which w_j^2 v_j R_j
-- k w_i^2 v_i R_i is positive semidefinite. Then every sum holds, besides client i,
+variance of an update and w the weight, let k_j be the largest k for which w_j^2 v_j
+R_j - k w_i^2 v_i R_i is positive semidefinite. Then every sum holds, besides client i,
 noise with its own correlation that is at least the sum of k_j as large, and no linear
 estimate explains more than 1 / (1 + sum of k_j).
 """

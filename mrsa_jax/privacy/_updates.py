@@ -236,7 +236,7 @@ def covariances(
 
 
 _ROUNDING = 2.0**-53
-_MOST_ERROR = 5e-7  # of a share, relative to it: six digits
+MOST_ERROR = 5e-7  # of a share, relative to it: six digits
 _BITS = 256  # of enclosures,
 _RADIUS = 2.0**-60  # and their radius relative to the diagonal of the factor's inverse
 _ABOVE = np.nextafter(1.0, 2.0)
@@ -249,6 +249,7 @@ def hidden_updates(
     noise: np.ndarray | None,
     how: str,
     *,
+    lasting: np.ndarray | None = None,
     most_work: int,
 ) -> np.ndarray:
     """Return T: the update of a round is hidden as well as in a single sum of T clients.
@@ -262,6 +263,8 @@ def hidden_updates(
             "sums" for that after each of them, `[batch, rounds, clients]`, of updates
             so far; "rounds" for each update after all sums, of the same shape, nan
             where a client is in no sum of the round.
+        lasting: Covariance of what lasts of an update over the rounds, a R, to return
+            how well that is hidden instead; None for the whole update.
         most_work: Cost of the factors that may be computed with enclosures, in all.
 
     Returns:
@@ -272,6 +275,10 @@ def hidden_updates(
     count, rounds, clients = histories.shape
     is_noisy, covariance = noise_of(noise, rounds, spread)
     is_kept, exposed = decided(histories, kernel, is_noisy)
+    target = kernel if lasting is None else lasting
+    if lasting is not None:
+        # what is fresh in a round stays in it, so sums never show exactly what lasts
+        exposed = np.zeros_like(exposed)
     found = np.zeros((count, clients) if how == "last" else histories.shape)
     left = most_work
     for own, history, kept in zip(found, histories, is_kept, strict=True):
@@ -282,7 +289,7 @@ def hidden_updates(
         columns, own_found = history[:, one], np.zeros((*own.shape[:-1], len(one)))
         whole = _Whole.of(history, kernel, covariance, kept, left)
         left -= whole.work
-        for part in _shares(whole, columns, kernel, kept, how):
+        for part in _shares(whole, columns, target, kept, how):
             _take(own_found, how, *part)
         own[:] = own_found[..., owner]
     if how == "last":
@@ -381,7 +388,7 @@ class _Whole(NamedTuple):
         scales = 1 / np.sqrt(np.diagonal(whole))
         found = _inverse_root(whole * scales[:, None] * scales)
         work = 2 * int(is_kept.sum()) ** 3
-        if found[1] <= _MOST_ERROR or work > most_work:
+        if found[1] <= MOST_ERROR or work > most_work:
             return _Whole(exponents, scales, *found, work=0)
         divisors = np.ldexp(scales, -exponents[0])
         again = _enclosed_root(history, kernel, covariance, is_kept, divisors)
@@ -441,12 +448,17 @@ def _enclosed_root(
 def _shares(
     whole: _Whole,
     columns: np.ndarray,
-    kernel: np.ndarray,
+    target: np.ndarray,
     is_kept: np.ndarray,
     how: str,
 ) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, float]]:
-    """Yield what `_take` takes of columns of a history, those of many rounds first."""
-    rounds = len(kernel)
+    """Yield what `_take` takes of columns of a history, those of many rounds first.
+
+    `target` is the covariance of what is estimated with an update, and its own variance
+    is on the diagonal.
+    """
+    rounds = len(target)
+    variance = float(target[0, 0])
     scales, kept = whole.scales, is_kept[None]
     lines = np.ascontiguousarray(whole.inverse.T)
     sizes = np.count_nonzero(columns[is_kept], axis=0)
@@ -460,14 +472,22 @@ def _shares(
         ((places,), (weights,)) = participations(
             columns[None, :, clients], whole.exponents, kept
         )
-        own = kernel[places[:, :, None], places[:, None, :]]
+        own = target[places[:, :, None], places[:, None, :]]
         own *= (weights * scales[places])[:, :, None]
         seen = lines[places].swapaxes(1, 2) @ own  # L^-1 c of each own round
         np.square(seen, out=seen)
+        seen /= variance
         shares = np.cumsum(seen, axis=1) if how == "sums" else seen.sum(axis=1)
-        if not whole.error <= _MOST_ERROR:
+        if not whole.error <= MOST_ERROR:
             shares[:] = np.nan
         yield clients, places, weights != 0, shares, whole.least
+
+
+def factor_of(whole: np.ndarray) -> tuple[np.ndarray, np.ndarray, float]:
+    """Return L^-1 of a covariance's correlations, their scales, and the shares' error."""
+    scales = 1 / np.sqrt(np.diagonal(whole))
+    inverse, error, _ = _inverse_root(whole * scales[:, None] * scales)
+    return inverse, scales, error
 
 
 def _inverse_root(ratios: np.ndarray) -> tuple[np.ndarray, float, float]:
@@ -491,7 +511,7 @@ def _inverse_root(ratios: np.ndarray) -> tuple[np.ndarray, float, float]:
 def _errors(rounds: int, smallest: Any, library: Any) -> tuple[Any, Any]:
     """Return e, and the smallest share to be reported, by q or less."""
     error = (3 * rounds * (rounds + 1) + 8 * rounds) * _ROUNDING / smallest
-    least = 4 * _ROUNDING * library.sqrt(rounds / smallest) / _MOST_ERROR
+    least = 4 * _ROUNDING * library.sqrt(rounds / smallest) / MOST_ERROR
     return error, least
 
 
@@ -504,6 +524,7 @@ def traced_updates(
     spread: float,
     noise: np.ndarray | None,
     how: str,
+    lasting: np.ndarray | Array | None = None,
 ) -> Array:
     """Return `hidden_updates` of histories or of a kernel that are traced, R = 1 in no two rows.
 
@@ -514,7 +535,10 @@ def traced_updates(
     with jax.enable_x64(True):
         R, omega = on_device(kernel, jnp.float64), on_device(covariance, jnp.float64)
         rows = jnp.asarray(histories, jnp.float64)
-        found = jax.vmap(lambda own: _traced_shares(own, R, omega, is_noisy, how))(rows)
+        target = None if lasting is None else on_device(lasting, jnp.float64)
+        found = jax.vmap(
+            lambda own: _traced_shares(own, R, omega, is_noisy, how, target)
+        )(rows)
         return rounded(found, precision, is_hidden=True)
 
 
@@ -524,7 +548,9 @@ def _traced_shares(
     omega: Array,
     is_noisy: np.ndarray,
     how: str,
+    lasting: Array | None,
 ) -> Array:
+    target = R if lasting is None else lasting
     is_in, rounds = P != 0, len(P)
     is_kept = is_in.any(axis=1) | is_noisy
     whole = jnp.where(
@@ -547,19 +573,20 @@ def _traced_shares(
         worst: Array, step: tuple[Array, Array, Array]
     ) -> tuple[Array, Array]:
         kernel, own, row = step
-        seen = (inverse @ (weights * kernel[:, None])) ** 2
+        seen = (inverse @ (weights * kernel[:, None])) ** 2 / target[0, 0]
         shares = jnp.where(own, seen.sum(axis=0), 0.0)
         if how == "sums":
             is_past = own[None] & (jnp.arange(rounds) >= row)[:, None]
             shares = jnp.where(is_past, jnp.cumsum(seen, axis=0), 0.0)
         shares = jnp.where(
-            (shares > 0) & ((shares < least) | ~(error <= _MOST_ERROR)), jnp.nan, shares
+            (shares > 0) & ((shares < least) | ~(error <= MOST_ERROR)), jnp.nan, shares
         )
         return jnp.maximum(worst, shares), shares
 
     nothing = jnp.zeros(P.shape if how == "sums" else P.shape[1:])
-    worst, each = lax.scan(one_round, nothing, (R, is_in, jnp.arange(rounds)))
+    worst, each = lax.scan(one_round, nothing, (target, is_in, jnp.arange(rounds)))
     exposed = is_in & (is_in.sum(axis=1, keepdims=True) == 1) & ~is_noisy[:, None]
+    exposed &= lasting is None
     if how == "last":
         exposed = exposed.any(axis=0)
     elif how == "sums":

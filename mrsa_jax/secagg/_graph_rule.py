@@ -175,8 +175,8 @@ def graph_rule(
         graph: E.g. `graphs.erdos_renyi(n, p)`; n is the largest cohort.
         num_clients: N, clients of the population, at least n.
         threshold: t, one for all or [n] by slot (`share_threshold` is Remark 4's); None
-            for more than half of each client's neighbourhood, floor((|Adj(i)| + 1) / 2)
-            + 1, at which the unmasking attack is impossible.
+            for more than half of each client's neighbourhood, floor((|Adj(i)| + 1) /
+            2) + 1, at which the unmasking attack is impossible.
         policy: What happens to a block that loses a member before V3
             (`selection.learnt_sums`).
         blocks: T, for blocks i // T of client i; or [N], the number of each client's
@@ -196,8 +196,7 @@ def graph_rule(
             fit, or the policy is unknown.
 
     Edge cases: fewer than two inputs give `TOO_FEW_SURVIVORS`, a policy that leaves
-    fewer than
-        two `ABORTED`; a threshold above |Adj(i)| + 1 is never reached.
+    fewer than two `ABORTED`; a threshold above |Adj(i)| + 1 is never reached.
 
     Examples:
         >>> import mrsa_jax as mj

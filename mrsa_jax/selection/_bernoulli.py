@@ -168,8 +168,7 @@ def poisson(
         True
 
     Source: none of the papers for unequal chances; for equal ones Multi-RoundSecAgg
-    (AAAI
-        version), Appendix H.1 ("I.I.D. random selection").
+    (AAAI version), Appendix H.1 ("I.I.D. random selection").
     """
     n = check_size(num_clients, "num_clients")
     chances = _chance.check_chances(probability, "probability", as_data=True)
@@ -292,9 +291,8 @@ def balls_in_bins(
         ([1, 1, 1, 1, 1, 1, 1, 1, 1], False)
 
     Source: none of the papers; Chua, Ghazi, Harrison, Kamath, Kumar, Leeman,
-    Manurangsi, Sinha,
-        Zhang, "Balls-and-bins sampling for DP-SGD" (2024); bins of each epoch: Feldman,
-        Shenfeld, "Privacy amplification by random allocation" (2025).
+    Manurangsi, Sinha, Zhang, "Balls-and-bins sampling for DP-SGD" (2024); bins of each
+    epoch: Feldman, Shenfeld, "Privacy amplification by random allocation" (2025).
     """
     n = check_size(num_clients, "num_clients")
     require(isinstance(fresh, bool), "fresh", "must be True or False", fresh)

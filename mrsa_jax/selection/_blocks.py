@@ -311,11 +311,10 @@ def batch_partitioning(
         True
 
     Source: Multi-RoundSecAgg (AAAI version), Appendix D, Algorithms 1 and 2. Differs
-    from the
-        paper in the meaning of l_min: the least used among clients whose whole block is
-        available, not among all available ones, for whom no cohort may exist; and in
-        drawing the tied block first instead of listing rows, which gives the same
-        distribution (docs/errata.md).
+    from the paper in the meaning of l_min: the least used among clients whose whole
+    block is available, not among all available ones, for whom no cohort may exist; and
+    in drawing the tied block first instead of listing rows, which gives the same
+    distribution (docs/errata.md).
     """
     n, k, t = sizes_as_data(num_clients, cohort_size, privacy_target)
     by_use = {"least_used": 1, "uniform": 0, "greedy": k // t}

@@ -319,8 +319,7 @@ def crossing_partitions(
         [0, 8]
 
     Source: none of the papers of this package, and no claim of novelty: Deer, Ali and
-    Avestimehr
-        (Asilomar 2022), whose text was not to be had, may contain it.
+    Avestimehr (Asilomar 2022), whose text was not to be had, may contain it.
     """
     n, k, t = check_grids(num_clients, cohort_size, privacy_target)
     rows = np.arange(n).reshape(-1, t)

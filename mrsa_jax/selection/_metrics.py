@@ -120,8 +120,7 @@ def fairness_gap(
         [1.0, 0.0]
 
     Source: Multi-RoundSecAgg, Section 3.2, average fairness gap; one sample path of it,
-    without
-        the expectation.
+    without the expectation.
     """
     return _paths(participation)[0]
 
@@ -298,8 +297,7 @@ def expected_cardinality(
     Cost: O(N/T · K/T).
 
     Source: Multi-RoundSecAgg, Theorem 1 (equal rates); the Poisson-binomial form for
-    mixed rates
-        is this package's: with mixed rates C depends on who shares a block.
+    mixed rates is this package's: with mixed rates C depends on who shares a block.
     """
     n, k, t = check_sizes(num_clients, cohort_size, privacy_target)
     rates = check_chances(dropout_rate, "dropout_rate", as_data=True)

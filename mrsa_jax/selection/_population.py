@@ -123,16 +123,12 @@ def form_blocks(
     Clients wait, in order of joining (of those who join together, by index), until T of
     them form a block. When a member of a block leaves:
 
-        "keep": the block is not asked while a member is away; if one never returns, the
-        others
-            are lost to training. Nobody is ever in two blocks: T is kept for everybody.
-        "refill": the first client who waits takes the place. Sums before and after
-        differ in
-            two clients, so each of them has a separate column: strong privacy 1.
-        "reform": all present members are put into new blocks in order of joining,
-        whenever the
-            population changes. Differences of old and new blocks isolate single
-            clients.
+    - `"keep"`: the block is not asked while a member is away. If one never returns, the
+      others are lost to training. Nobody is ever in two blocks, so T is kept.
+    - `"refill"`: the first client who waits takes the place. Sums before and after
+      differ in two clients, so each of them has a separate column: strong privacy 1.
+    - `"reform"`: all present members are put into new blocks in order of joining,
+      whenever the population changes. Differences of blocks isolate single clients.
 
     To continue with the rest of the block is no better: the difference is the leaver
     alone.
@@ -214,8 +210,7 @@ def rollout_population(
     Cost: O(M) a round; memory of a few int32[J, M].
 
     Source: none of the papers; Multi-RoundSecAgg, Appendix D, Algorithm 2 is the choice
-    of
-        blocks.
+    of blocks.
     """
     present = binary_matrix(members, "members")
     k, t = (

@@ -201,8 +201,7 @@ def power_of_choice(
         [0, 2]
 
     Source: Cho, Wang, Joshi (2020), Section 4, pi_pow-d. Differs in that candidates are
-    drawn
-        uniformly (equal data sets) among the available, and losses are simulated.
+    drawn uniformly (equal data sets) among the available, and losses are simulated.
     """
     n, k, _ = sizes_as_data(num_clients, cohort_size)
     d = unless_traced(check_size, num_candidates, "num_candidates")

@@ -122,9 +122,8 @@ def learnt_sums(
             are no bools, or the policy is unknown.
 
     Edge cases: a client who is lost after V3 is in the sum and splits nothing. Blocks
-    of which
-        only some members were asked (T does not divide the cohort) count as whole when
-        none of those asked is lost.
+    of which only some members were asked (T does not divide the cohort) count as whole
+    when none of those asked is lost.
 
     Examples:
         >>> import mrsa_jax as mj

@@ -169,8 +169,7 @@ def minimum_separation(
         [[1, 1, 1, 1, 1, 1], [1, 1, 1, 1, 1, 1]]
 
     Source: none of the papers; Choquette-Choo et al., "(Amplified) Banded Matrix
-    Factorization"
-        (2023), Definition of b-min-separation.
+    Factorization" (2023), Definition of b-min-separation.
     """
     check_selector(selector)
     b = unless_traced(check_size, separation, "separation")

@@ -45,8 +45,8 @@ class SumsOfRounds(AttackSettings):
     """Who took part in the rounds whose sums are attacked."""
 
     schemes: tuple[str, ...] = ("uniform", "batch_partitioning:4")
-    """Selection schemes, as in mrsa-jax simulate, such as uniform or batch_partitioning:T.
-    """
+    """Selection schemes, as in mrsa-jax simulate, such as uniform or
+    batch_partitioning:T."""
     num_clients: Several = 24
     """Number of clients N."""
     cohort_size: Several = 8
@@ -56,10 +56,8 @@ class SumsOfRounds(AttackSettings):
     rounds: Whole = 60
     """Rounds whose sums the server keeps."""
     availability: str = "independent"
-    """Which clients are online, as in mrsa-jax simulate.
-
-    Independent, markov:ROUNDS, cyclic, ...
-    """
+    """Which clients are online, as in mrsa-jax simulate: independent, markov:ROUNDS,
+    cyclic, ..."""
 
     def histories(self, rounds: int) -> Iterator[tuple[str, np.ndarray]]:
         """Roll out each scheme.

@@ -31,90 +31,66 @@ class LogSettings(Shown):
     """Format of the log; auto recognises it from its content."""
 
     layout: Literal["auto", "long", "matrix"] = "auto"
-    """long: rows of (round, client); matrix: one row per round.
-
-    Auto: the header decides.
-    """
+    """long: rows of (round, client); matrix: one row per round; auto: the header
+    decides."""
 
     array: flags.Name = None
     """Name of the array in an NPZ archive. Default: the only array."""
 
     round_column: flags.Name = None
-    """For a log with columns: name of the column with the round. Default.
-
-    One of the usual
-    names.
-    """
+    """For a log with columns: name of the column with the round. Default: one of the
+    usual names."""
 
     client_column: flags.Name = None
     """Name of the column with the client. Default: one of the usual names."""
 
     weight_column: flags.Name = None
-    """Name of the column with each client's weight in the sum. Default.
-
-    The column "weight", if
-    there is one.
-    """
+    """Name of the column with each client's weight in the sum. Default: the column
+    "weight", if there is one."""
 
     where: tyro.conf.UseAppendAction[
         Annotated[tuple[str, ...], flags.shown("COLUMN=TEXT")]
     ] = ()
-    """Keep only the rows with this text (or one of TEXT,TEXT) in this column. COLUMN!=TEXT keeps
-    all other rows. Can be repeated.
-    """
+    """Keep only the rows with this text (or one of TEXT,TEXT) in this column.
+    COLUMN!=TEXT keeps all other rows. Can be repeated."""
 
     ignore_columns: Annotated[str, flags.shown("NAMES")] = ""
-    """Comma-separated columns to ignore. A column that may affect which clients are in a sum is
-    refused until a flag handles it. Default: no column.
-    """
+    """Comma-separated columns to ignore. A column that may affect which clients are in
+    a sum is refused until a flag handles it. Default: no column."""
 
     sum_columns: Annotated[str, flags.shown("NAMES")] = ""
-    """Comma-separated columns that distinguish several sums of a round, such as group,job,attempt.
-    Default: no column.
-    """
+    """Comma-separated columns that distinguish several sums of a round, such as
+    group,job,attempt. Default: no column."""
 
     part_column: flags.Name = None
-    """Name of the column with the part of the vector that a sum is over, if not all clients train
-    all coordinates. Each part is audited by itself. Default: sums are of whole updates.
-    """
+    """Name of the column with the part of the vector that a sum is over, if not all
+    clients train all coordinates. Each part is audited by itself. Default: sums are of
+    whole updates."""
 
     restarts: Literal["ask", "new", "same"] = "ask"
-    """Meaning of a round whose rows continue after other rounds.
-
-    New (another sum, because
-    numbering started again), same (the same sum), or ask (an error).
-    """
+    """Meaning of a round whose rows continue after other rounds: new (another sum,
+    because numbering started again), same (the same sum), or ask (an error)."""
 
     round_order: Literal["auto", "sorted", "file"] = "auto"
-    """Order of the rounds.
-
-    Sorted by number or name, or as in the file. auto sorts them if their
-    names show their order; if not, they keep that of the file, and --memory is refused.
-    """
+    """Order of the rounds: sorted by number or name, or as in the file. auto sorts them
+    if their names show their order; if not, they keep that of the file, and --memory is
+    refused."""
 
     alike_names: Literal["ask", "same", "different"] = "ask"
-    """Meaning of names such as Site-1 and site-1.
-
-    Same (one client), different (several clients),
-    or ask (an error).
-    """
+    """Meaning of names such as Site-1 and site-1: same (one client), different (several
+    clients), or ask (an error)."""
 
     odd_names: Literal["ask", "keep"] = "ask"
-    """Meaning of names unlike those of most clients, such as server or -1, and of identifiers that
-    lost digits: keep (clients), or ask (an error).
-    """
+    """Meaning of names unlike those of most clients, such as server or -1, and of
+    identifiers that lost digits: keep (clients), or ask (an error)."""
 
     decimal: Literal["ask", "point", "comma"] = "ask"
-    """Decimal mark of weights such as 1.500, which may be one and a half or fifteen hundred: point,
-    comma, or ask (an error).
-    """
+    """Decimal mark of weights such as 1.500, which may be one and a half or fifteen
+    hundred: point, comma, or ask (an error)."""
 
     client_separator: Annotated[str | None, flags.shown("TEXT")] = None
-    """Text between the clients of one cell, such as ";" in 3;5. Default.
-
-    A cell holds one
-    client.
-    """
+    """Text between the clients of one cell, such as ";" in 3;5. Default: a cell holds
+    one client."""
 
     overwrite: bool = False
     """Replace other results in --out."""
@@ -134,9 +110,8 @@ class LogSettings(Shown):
 
 @dataclasses.dataclass(frozen=True)
 class AuditConfig(LogSettings):
-    """Audit a participation log of any system.
+    """Audit a participation log of any system: which clients the server can expose, with proof.
 
-    Which clients the server can expose, with proof.
     Rounds and clients have the names of the log. Without names, rounds are counted from
     1, and clients are the columns of the matrix, from 0.
     """
@@ -144,11 +119,9 @@ class AuditConfig(LogSettings):
     file: Annotated[pathlib.Path, tyro.conf.Positional, flags.shown("FILE")] = (
         tyro.MISSING
     )
-    """Participation log.
-
-    A recorder's log, JSON Lines, CSV with a header (round,client) or a 0/1
-    matrix, with a line of names or without; Parquet, NPY, NPZ, or NVFlare's server log.
-    """
+    """Participation log: a recorder's log, JSON Lines, CSV with a header (round,client)
+    or a 0/1 matrix, with a line of names or without; Parquet, NPY, NPZ, or NVFlare's
+    server log."""
 
     memory_gib: flags.Positive = 2.0
     """Most memory that the history may take as a matrix, in GiB."""
@@ -156,90 +129,62 @@ class AuditConfig(LogSettings):
     effort: Annotated[
         float, flags.Within(0.0, rule="must be a number of at least 0")
     ] = 1.0
-    """Computing allowance.
-
-    1 allows searches and proofs of about 90 seconds on one core; more can
-    narrow the bounds.
-    """
+    """Computing allowance: 1 allows searches and proofs of about 90 seconds on one
+    core; more can narrow the bounds."""
 
     coalition: Annotated[str, flags.shown("NAMES")] = ""
-    """Comma-separated clients that reveal their updates to the server.
-
-    The audit covers the others.
-    Default: no client.
-    """
+    """Comma-separated clients that reveal their updates to the server; the audit covers
+    the others. Default: no client."""
 
     fail_below: Annotated[int | None, flags.Within(1), flags.shown("T")] = None
-    """Exit with status 3 unless T is proven to be at least this, weak or strong as --definition
-    selects (2: no client is exposed). Default: no requirement.
-    """
+    """Exit with status 3 unless T is proven to be at least this, weak or strong as
+    --definition selects (2: no client is exposed). Default: no requirement."""
 
     definition: Literal["weak", "strong"] = "weak"
-    """The T of --fail-below.
-
-    Weak (any combination of sums) or strong (clients that always move
-    together).
-    """
+    """The T of --fail-below: weak (any combination of sums) or strong (clients that
+    always move together)."""
 
     fail_below_hidden: Annotated[
         float | None, flags.IS_GROUP, flags.shown("CLIENTS")
     ] = None
-    """Exit with status 3 unless every client is hidden among at least this many clients, such as
-    2.5. Noise is not counted. With --memory or --drift, the update of one round must
-    be, and what lasts of a client's updates. Default: no requirement.
-    """
+    """Exit with status 3 unless every client is hidden among at least this many
+    clients, such as 2.5. Noise is not counted. With --memory or --drift, the update of
+    one round must be, and what lasts of a client's updates. Default: no requirement."""
 
     memory: Memory = None
-    """Also report how many clients the update of one round is hidden among, if updates drift. RHO
-    is the correlation of the lasting part of a client's update with that of the round
-    before, such as 0.99. Rows of the log count as rounds that follow each other.
-    Default: not reported.
-    """
+    """Also report how many clients the update of one round is hidden among, if updates
+    drift. RHO is the correlation of the lasting part of a client's update with that of
+    the round before, such as 0.99. Rows of the log count as rounds that follow each
+    other. Default: not reported."""
 
     share: Lasting = 1.0
-    """Fraction of an update's variance that lasts, with --memory.
-
-    The rest is fresh in each round.
-    Below 1, what lasts of a client's updates is reported as well.
-    """
+    """Fraction of an update's variance that lasts, with --memory; the rest is fresh in
+    each round. Below 1, what lasts of a client's updates is reported as well."""
 
     drift: flags.Folder = None
-    """Folder of mrsa-jax train or demo, which measured memory and share. Default.
-
-    --memory and
-    --share.
-    """
+    """Folder of mrsa-jax train or demo, which measured memory and share. Default:
+    --memory and --share."""
 
     noise_multiplier: Annotated[float | None, flags.IS_POSITIVE, flags.shown("Z")] = (
         None
     )
-    """Report mu and epsilon for noise of standard deviation Z times --clip-norm in each sum.
-    Default: the noise that the log records.
-    """
+    """Report mu and epsilon for noise of standard deviation Z times --clip-norm in each
+    sum. Default: the noise that the log records."""
 
     clip: Annotated[
         float | None, flags.IS_POSITIVE, flags.shown("C", name="clip-norm")
     ] = None
-    """Largest L2 norm of a client's update, with --noise-multiplier. Default.
-
-    The norm that the log
-    records.
-    """
+    """Largest L2 norm of a client's update, with --noise-multiplier. Default: the norm
+    that the log records."""
 
     planned: Annotated[int | None, flags.Within(1), flags.shown("K")] = None
-    """The clients add the noise.
-
-    Each survivor adds one part in K of the variance, so a sum of
-    fewer clients has less noise. Reports mu and epsilon as planned and as realised.
-    Default: the whole noise is in each sum.
-    """
+    """The clients add the noise: each survivor adds one part in K of the variance, so a
+    sum of fewer clients has less noise. Reports mu and epsilon as planned and as
+    realised. Default: the whole noise is in each sum."""
 
     colluding: Annotated[str, flags.shown("NAMES")] = ""
-    """Comma-separated clients that reveal their noise and their updates to the server.
-
-    Needs
-    --planned. Default: no client.
-    """
+    """Comma-separated clients that reveal their noise and their updates to the server;
+    needs --planned. Default: no client."""
 
     delta: Annotated[
         flags.Positive,
@@ -249,28 +194,20 @@ class AuditConfig(LogSettings):
     """Delta at which epsilon is reported."""
 
     spread: Annotated[float | None, flags.IS_POSITIVE, flags.shown("S")] = None
-    """Also report mu and epsilon if the others' updates are Gaussian with this standard deviation:
-    no guarantee. Default: not reported.
-    """
+    """Also report mu and epsilon if the others' updates are Gaussian with this standard
+    deviation: no guarantee. Default: not reported."""
 
     recipe_file: flags.File = None
-    """Write the whole combination of sums that exposes a client to this file, as CSV.
-
-    Rounds
-    without names are counted from 1. Default: not written.
-    """
+    """Write the whole combination of sums that exposes a client to this file, as CSV;
+    rounds without names are counted from 1. Default: not written."""
 
     certificate: flags.File = None
-    """Write each claim with an integer proof to this file as JSON, to be verified by mrsa_check.py.
-    Default: not written.
-    """
+    """Write each claim with an integer proof to this file as JSON, to be verified by
+    mrsa_check.py. Default: not written."""
 
     out: flags.Folder = None
-    """Write findings, certificates, tables and figures to this folder.
-
-    Mrsa-jax report turns it
-    into a report. Default: nothing is written.
-    """
+    """Write findings, certificates, tables and figures to this folder; mrsa-jax report
+    turns it into a report. Default: nothing is written."""
 
     @property
     def counts_shares(self) -> bool:
@@ -315,13 +252,11 @@ _IS_RATE = flags.Within(0.0, flags.BELOW_ONE, "must be at least 0 and below 1")
 
 @dataclasses.dataclass(frozen=True)
 class AdviseConfig(LogSettings):
-    """Recommend a selection scheme and its T for your clients.
+    """Recommend a selection scheme and its T for your clients: what each protects, and costs.
 
-    What each protects, and costs.
     It needs the number of clients, the number per round, and how often they are
     offline:
-      mrsa-jax advise --num-clients 120 --cohort-size 12 --dropout-rates 0.2 --loss-rate
-      0.05
+      mrsa-jax advise --num-clients 120 --cohort-size 12 --dropout-rates 0.2 --loss-rate 0.05
 
     The log of a running system contains all this. A flag takes precedence over a
     measured value:
@@ -331,11 +266,8 @@ class AdviseConfig(LogSettings):
     """
 
     log: flags.File = None
-    """Any log that `mrsa-jax audit` reads.
-
-    Clients, cohort and absences are measured in it.
-    Default: they are set by flags.
-    """
+    """Any log that `mrsa-jax audit` reads; clients, cohort and absences are measured in
+    it. Default: they are set by flags."""
 
     num_clients: Annotated[flags.Count, flags.Within(2)] = None
     """Number of clients N. Default: the clients of --log."""
@@ -346,74 +278,55 @@ class AdviseConfig(LogSettings):
     dropout_rate: Annotated[
         tuple[float, ...], _IS_RATE, flags.shown(name="dropout-rates")
     ] = ()
-    """Probabilities that a client is offline in a round, spread evenly over the clients, such as
-    0.1 0.3. Default: as measured in --log.
-    """
+    """Probabilities that a client is offline in a round, spread evenly over the
+    clients, such as 0.1 0.3. Default: as measured in --log."""
 
     loss_rate: Annotated[flags.Number, _IS_RATE] = None
-    """Probability that a participating client is lost before its update is in the sum. Default: as
-    measured in --log, or 0.
-    """
+    """Probability that a participating client is lost before its update is in the sum.
+    Default: as measured in --log, or 0."""
 
     availability: str = "independent"
     """Which clients are online, as in mrsa-jax simulate: independent, markov:ROUNDS,
     diurnal:AMPLITUDE:PERIOD, ..."""
 
     want_privacy: Annotated[int | None, flags.Within(1), flags.shown("T")] = None
-    """Require a weak T of at least this, for any number of rounds. Default.
-
-    No requirement.
-    """
+    """Require a weak T of at least this, for any number of rounds. Default: no
+    requirement."""
 
     want_hidden: Annotated[flags.Number, flags.IS_GROUP] = None
-    """Require that every client is hidden as well as in a single sum of this many clients, for any
-    number of rounds. Default: no requirement.
-    """
+    """Require that every client is hidden as well as in a single sum of this many
+    clients, for any number of rounds. Default: no requirement."""
 
     min_cardinality: Annotated[flags.Number, flags.IS_GROUP] = None
-    """Require at least this many clients per round on average.
-
-    Rounds without a sum count as 0.
-    Default: no requirement.
-    """
+    """Require at least this many clients per round on average; rounds without a sum
+    count as 0. Default: no requirement."""
 
     memory: Memory = None
-    """Also report how many clients the worst update of any simulated round is hidden among, if
-    updates drift. RHO is the correlation of the lasting part of a client's update with
-    that of the round before, such as 0.99. Default: not reported.
-    """
+    """Also report how many clients the worst update of any simulated round is hidden
+    among, if updates drift. RHO is the correlation of the lasting part of a client's
+    update with that of the round before, such as 0.99. Default: not reported."""
 
     share: Lasting = 1.0
-    """Fraction of an update's variance that lasts, with --memory.
-
-    The rest is fresh in each
-    round.
-    """
+    """Fraction of an update's variance that lasts, with --memory; the rest is fresh in
+    each round."""
 
     schemes: Annotated[tuple[str, ...], flags.shown()] = ()
-    """Further schemes to compare, as in mrsa-jax simulate. Your own schemes (--plugin) are always
-    compared. Default: no further scheme.
-    """
+    """Further schemes to compare, as in mrsa-jax simulate. Your own schemes (--plugin)
+    are always compared. Default: no further scheme."""
 
     rounds: flags.Whole = 300
     """Simulated rounds."""
 
     trials: Annotated[int | None, flags.Within(0), flags.shown("B")] = None
-    """Simulated trials of each scheme.
-
-    0 reports closed forms only. Default: 2 to 10, fewer for
-    large populations.
-    """
+    """Simulated trials of each scheme; 0 reports closed forms only. Default: 2 to 10,
+    fewer for large populations."""
 
     seed: flags.Seed = 0
     """Seed of everything random."""
 
     out: flags.Folder = None
-    """Write the table as CSV, the advice as JSON and a figure to this folder. Default.
-
-    Nothing is
-    written.
-    """
+    """Write the table as CSV, the advice as JSON and a figure to this folder. Default:
+    nothing is written."""
 
 
 def check_advise(config: AdviseConfig) -> None:
@@ -479,11 +392,8 @@ class SecaggConfig(Shown):
     """
 
     fidelity: _FidelityName = None
-    """real: messages and cryptography; array: the same bits, faster.
-
-    Sets: no pads. Default:
-    array.
-    """
+    """real: messages and cryptography; array: the same bits, faster; sets: no pads.
+    Default: array."""
 
     num_clients: flags.Several = 100
     """Number of clients, n."""
@@ -502,67 +412,50 @@ class SecaggConfig(Shown):
     graph: str = "complete"
     """complete (SecAgg), erdos_renyi (CCESA), harary or random_regular (SecAgg+),
     over_blocks:T:K (blocks of T clients, each joined to K others), or your own
-    (--plugin).
-    """
+    (--plugin)."""
 
     connection_probability: Annotated[flags.Number, flags.IS_PART] = None
-    """Probability of an edge, for --graph erdos_renyi. Default.
-
-    CCESA's p*, if at most 1.
-    """
+    """Probability of an edge, for --graph erdos_renyi. Default: CCESA's p*, if at most
+    1."""
 
     degree: Annotated[flags.Count, flags.Within(0)] = None
-    """Neighbours of each client, such as 20. It is required for --graph harary and random_regular.
-    Default: the graph has none to set.
-    """
+    """Neighbours of each client, such as 20. It is required for --graph harary and
+    random_regular. Default: the graph has none to set."""
 
     threshold: Annotated[flags.Count, flags.Within(1)] = None
-    """Secret shares that rebuild a secret, t. Default.
-
-    Just above half of the holders, or Remark
-    4's t for erdos_renyi.
-    """
+    """Secret shares that rebuild a secret, t. Default: just above half of the holders,
+    or Remark 4's t for erdos_renyi."""
 
     step_dropout_rate: flags.Chance = 0.0
     """Probability that a client is lost at each of the protocol's four steps, q."""
 
     dropped_before_unmasking: flags.Chance = 0.0
-    """Fraction of the clients that are lost between sharing keys and sending padded inputs; drawn
-    at random.
-    """
+    """Fraction of the clients that are lost between sharing keys and sending padded
+    inputs; drawn at random."""
 
     allow_unmasking_risk: bool = False
-    """Accept a threshold at which the attack in CCESA's Appendix F could unmask single clients.
-    """
+    """Accept a threshold at which the attack in CCESA's Appendix F could unmask single
+    clients."""
 
     consistency: bool = False
-    """Add the signed consistency check of Bonawitz et al..
-
-    No client unmasks before enough of its
-    neighbours have signed the same list of survivors.
-    """
+    """Add the signed consistency check of Bonawitz et al.: no client unmasks before
+    enough of its neighbours have signed the same list of survivors."""
 
     trials: Annotated[flags.Count, flags.Within(1)] = None
-    """Count failures in this many rounds.
-
-    Exact intervals, the bounds of the theorems, rare events.
-    Default: run one round.
-    """
+    """Count failures in this many rounds: exact intervals, the bounds of the theorems,
+    rare events. Default: run one round."""
 
     up_mbits: Annotated[flags.Number, flags.IS_POSITIVE] = None
-    """Also model the seconds on the clients' links, with this many Mbit/s up and ten times that
-    down. Default: not modelled.
-    """
+    """Also model the seconds on the clients' links, with this many Mbit/s up and ten
+    times that down. Default: not modelled."""
 
     compute_slowdown: flags.Positive = 1.0
-    """Factor by which clients compute more slowly than one core of a server, in this model.
-    """
+    """Factor by which clients compute more slowly than one core of a server, in this
+    model."""
 
     seed: flags.Natural = 0
-    """Seed of inputs, secrets, graph and losses.
-
-    A round is trial 0 of the study of its seed.
-    """
+    """Seed of inputs, secrets, graph and losses; a round is trial 0 of the study of its
+    seed."""
 
     json: bool = False
     """Print everything as JSON instead."""

@@ -72,25 +72,19 @@ class PopulationConfig(Shown):
     cohort_size: int = 12
     """Clients selected per round, K."""
     dropout_rates: Annotated[tuple[float, ...], IS_CHANCE] = (0.1, 0.2, 0.3, 0.4, 0.5)
-    """Probabilities that a client is offline in a round, spread evenly over the clients.
-    """
+    """Probabilities that a client is offline in a round, spread evenly over the
+    clients."""
     assignment: AssignmentName = "shuffled"
-    """How the rates are spread.
-
-    Shuffled by the seed, cyclic, sorted (equal ones together), or
-    by_label: from the first rate for clients of label 0 to the last rate for clients of
-    the last label.
-    """
+    """How the rates are spread: shuffled by the seed, cyclic, sorted (equal ones
+    together), or by_label: from the first rate for clients of label 0 to the last rate
+    for clients of the last label."""
     availability: str = "independent"
-    """Which clients are online: independent, each round by itself.
-
-    Markov:ROUNDS, absences of this
-    many rounds on average; cyclic: each client goes through the rates, one per round,
-    from a different start; diurnal:AMPLITUDE:PERIOD: a wave around the one rate, with
-    the clients spread over the period; replay:FILE[:random|:absent]: a .npy file of
-    booleans [rounds, clients], from its first row or a random one, and again or not at
-    all after its last; or your own (--plugin).
-    """
+    """Which clients are online: independent, each round by itself; markov:ROUNDS,
+    absences of this many rounds on average; cyclic: each client goes through the rates,
+    one per round, from a different start; diurnal:AMPLITUDE:PERIOD: a wave around the
+    one rate, with the clients spread over the period; replay:FILE[:random|:absent]: a
+    .npy file of booleans [rounds, clients], from its first row or a random one, and
+    again or not at all after its last; or your own (--plugin)."""
 
     def assignment_words(self, seed: int) -> str:
         """Return which of many assignments the clients have.
@@ -136,16 +130,14 @@ class DemoConfig(Shown):
     track: Annotated[tuple[TrackerName, ...], shown()] = ()
     """Write the measures of each round into the folder tracking of --out: json_lines
     (metrics.jsonl), tensorboard (needs tensorboardX), wandb (needs wandb; offline,
-    unless WANDB_MODE selects otherwise). Default: not written.
-    """
+    unless WANDB_MODE selects otherwise). Default: not written."""
     rounds: Size = 150
     """Rounds of each scheme, J."""
     schemes: tuple[str, ...] = SIX_SCHEMES
     """Schemes: uniform, weighted, partition, batch_partitioning:T[:fairness],
     crossing_partitions:T[:fairness], bernoulli:CHANCE, poisson:CHANCE:CHANCE...,
     balls_in_bins:BINS, power_of_choice:CANDIDATES, minimum_separation:ROUNDS:SCHEME, or
-    your own (--plugin).
-    """
+    your own (--plugin)."""
     population: PopulationConfig = PopulationConfig()
     data: DataConfig = dataclasses.field(default_factory=DataConfig)
     training: TrainingConfig = _SOFTMAX
@@ -177,19 +169,14 @@ class SimulateConfig(Shown):
     """Schemes: uniform, weighted, partition, batch_partitioning:T[:fairness],
     crossing_partitions:T[:fairness], bernoulli:CHANCE, poisson:CHANCE:CHANCE...,
     balls_in_bins:BINS, power_of_choice:CANDIDATES, minimum_separation:ROUNDS:SCHEME, or
-    your own (--plugin).
-    """
+    your own (--plugin)."""
     memory: Memory = None
-    """Also report how many clients the worst update of any round is hidden among, if updates drift.
-    RHO is the correlation of the lasting part of a client's update with that of the
-    round before, such as 0.99. Default: not reported.
-    """
+    """Also report how many clients the worst update of any round is hidden among, if
+    updates drift. RHO is the correlation of the lasting part of a client's update with
+    that of the round before, such as 0.99. Default: not reported."""
     share: Lasting = 1.0
-    """Fraction of an update's variance that lasts, with --memory.
-
-    The rest is fresh in each
-    round.
-    """
+    """Fraction of an update's variance that lasts, with --memory; the rest is fresh in
+    each round."""
     population: PopulationConfig = PopulationConfig()
     protocol: ProtocolConfig = dataclasses.field(default_factory=ProtocolConfig)
     json: bool = False
@@ -205,34 +192,27 @@ class TrainConfig(Shown):
     seed: Seed = 0
     """Seed of everything random."""
     out: pathlib.Path = pathlib.Path("results/train")
-    """Folder of the run.
-
-    Its settings, checkpoints while it trains, and at the end results, figures
-    and report.
-    """
+    """Folder of the run: its settings, checkpoints while it trains, and at the end
+    results, figures and report."""
     resume: bool = False
-    """Continue the interrupted run in --out from its newest checkpoint, with the same settings.
-    Without a run it starts one, and of a complete run it shows the results.
+    """Continue the interrupted run in --out from its newest checkpoint, with the same
+    settings. Without a run it starts one, and of a complete run it shows the results.
     """
     checkpoint_every: Whole = 10
     """Rounds between two checkpoints: an interruption loses at most this many rounds.
     """
     track: Annotated[tuple[TrackerName, ...], shown()] = ()
-    """Write the measures of each round while the training runs.
-
-    Json_lines (metrics.jsonl),
-    tensorboard (needs tensorboardX), wandb (needs wandb; offline, unless WANDB_MODE
-    selects otherwise). They are in run.tracking of --out, and in tracking once the run
-    is complete. Default: not written.
-    """
+    """Write the measures of each round while the training runs: json_lines
+    (metrics.jsonl), tensorboard (needs tensorboardX), wandb (needs wandb; offline,
+    unless WANDB_MODE selects otherwise). They are in run.tracking of --out, and in
+    tracking once the run is complete. Default: not written."""
     rounds: Size = 150
     """Number of rounds, J."""
     scheme: str = "batch_partitioning:4"
     """Scheme: uniform, weighted, partition, batch_partitioning:T[:fairness],
     crossing_partitions:T[:fairness], bernoulli:CHANCE, poisson:CHANCE:CHANCE...,
     balls_in_bins:BINS, power_of_choice:CANDIDATES, minimum_separation:ROUNDS:SCHEME, or
-    your own (--plugin).
-    """
+    your own (--plugin)."""
     population: PopulationConfig = PopulationConfig()
     data: DataConfig = dataclasses.field(default_factory=DataConfig)
     training: TrainingConfig = dataclasses.field(default_factory=TrainingConfig)

@@ -28,39 +28,28 @@ class ProtocolConfig(Shown):
     graph: str = "complete"
     """complete (SecAgg), erdos_renyi (CCESA), harary or random_regular (SecAgg+),
     over_blocks:T:K (blocks of T clients, each joined to K others), or your own
-    (--plugin).
-    """
+    (--plugin)."""
     connection_probability: Annotated[flags.Number, flags.IS_PART] = None
-    """Probability of an edge, for --graph erdos_renyi. Default.
-
-    CCESA's p* for the cohort, if below
-    1.
-    """
+    """Probability of an edge, for --graph erdos_renyi. Default: CCESA's p* for the
+    cohort, if below 1."""
     degree: flags.Count = None
-    """Neighbours of each client, such as 20. It is required for --graph harary and random_regular.
-    Default: the graph has none to set.
-    """
+    """Neighbours of each client, such as 20. It is required for --graph harary and
+    random_regular. Default: the graph has none to set."""
     threshold: Annotated[flags.Count, flags.Within(1)] = None
     """Secret shares that rebuild a secret, t. Default: more than half of each client's
     neighbourhood, or Remark 4's t for erdos_renyi."""
     step_dropout_rate: flags.Chance = 0.0
     """Probability that a client is lost at each of the protocol's four steps, q."""
     split_policy: SplitPolicyName = "ignore"
-    """Policy if a block of clients loses a member inside a round.
-
-    Ignore it, abort the round, or
-    drop_block, which excludes the other members too.
-    """
+    """Policy if a block of clients loses a member inside a round: ignore it, abort the
+    round, or drop_block, which excludes the other members too."""
     allow_unmasking_risk: bool = False
-    """Accept a threshold at which the attack in CCESA's Appendix F could unmask single clients.
-    """
+    """Accept a threshold at which the attack in CCESA's Appendix F could unmask single
+    clients."""
     whole_blocks: bool = False
-    """Clients enforce the blocks of the scheme against any request of the server.
-
-    They send only if
-    the keys and shares of their mates came, and refuse every list that splits a block.
-    For --graph complete or over_blocks.
-    """
+    """Clients enforce the blocks of the scheme against any request of the server: they
+    send only if the keys and shares of their mates came, and refuse every list that
+    splits a block. For --graph complete or over_blocks."""
 
     @property
     def is_plain(self) -> bool:
@@ -83,47 +72,34 @@ class AggregationConfig(Shown):
     modulus_bits: flags.Bits = 32
     """Sums are taken modulo 2**modulus_bits."""
     fidelity: FidelityName = "array"
-    """array: real ChaCha20 pads.
-
-    Sets: the same sums, bit for bit, without making the pads.
-    """
+    """array: real ChaCha20 pads; sets: the same sums, bit for bit, without making the
+    pads."""
     weighted: bool = False
     """Weight each client's update by its number of samples, inside the ring."""
     clip_rule: ClipRuleName = "fixed"
-    """fixed; last_max, last_rms.
-
-    The next round clips at a multiple of the last learnt mean
-    update's largest entry, or of its root mean square (the first at --clip).
-    """
+    """fixed; last_max, last_rms: the next round clips at a multiple of the last learnt
+    mean update's largest entry, or of its root mean square (the first at --clip)."""
     clip_multiplier: flags.Positive = 4.0
     """The multiple of --clip-rule."""
     clip_floor: flags.Positive = 1e-4
     """The least clip range that --clip-rule may choose."""
     noise_multiplier: Annotated[float, _IS_FINITE] = 0.0
-    """Differential privacy of each client's whole history.
-
-    Noise in the sum of a whole cohort, as a
-    multiple of --clip-norm; 0 adds none. Each client adds its part of the noise before
-    it pads. This protects it from the server and from everyone who sees sums or models.
-    Clients that reveal their noise to the server reduce the noise of the others.
-    """
+    """Differential privacy of each client's whole history: noise in the sum of a whole
+    cohort, as a multiple of --clip-norm; 0 adds none. Each client adds its part of the
+    noise before it pads. This protects it from the server and from everyone who sees
+    sums or models. Clients that reveal their noise to the server reduce the noise of
+    the others."""
     clip_norm: Annotated[flags.Number, _IS_NORM] = None
-    """L2 norm to which each client's whole update is clipped, as noise requires, such as 0.5. It
-    replaces --clip and --num-levels by a lattice that follows from --modulus-bits. With
-    --segments it is used together with --clip, on the lattices of --group-levels.
-    Default: no such bound.
-    """
+    """L2 norm to which each client's whole update is clipped, as noise requires, such
+    as 0.5. It replaces --clip and --num-levels by a lattice that follows from
+    --modulus-bits. With --segments it is used together with --clip, on the lattices of
+    --group-levels. Default: no such bound."""
     noise: NoiseName = "skellam"
-    """Distribution of the noise.
-
-    Skellam (its sums are Skellam again) or discrete_gaussian.
-    """
+    """Distribution of the noise: skellam (its sums are Skellam again) or
+    discrete_gaussian."""
     target_delta: flags.Inside = 1e-5
-    """Delta at which each client's epsilon is reported, over all rounds.
-
-    Below 1 / number of
-    clients.
-    """
+    """Delta at which each client's epsilon is reported, over all rounds; below 1 /
+    number of clients."""
     quantizer: flags.Name = None
     """stochastic, or your own (--plugin). Default: stochastic."""
 
@@ -305,27 +281,18 @@ class SegmentConfig(Shown):
     """Groups of clients with their own quantizers, which sum updates segment by segment."""
 
     segments: SegmentsName = "none"
-    """none: all clients sum whole updates with --num-levels.
-
-    Sc, mc, hc: HeteroSAg's single,
-    multiple or hybrid chain over as many groups as --group-levels has; groups: each
-    group by itself (no privacy between groups).
-    """
+    """none: all clients sum whole updates with --num-levels; sc, mc, hc: HeteroSAg's
+    single, multiple or hybrid chain over as many groups as --group-levels has; groups:
+    each group by itself (no privacy between groups)."""
     group_levels: Annotated[tuple[int, ...], _IS_LEVELS] = (2, 4, 8, 10, 12)
-    """Levels of each group's quantizer, slowest group first. With fewer levels, it matters more
-    that --clip is no wider than the updates.
-    """
+    """Levels of each group's quantizer, slowest group first. With fewer levels, it
+    matters more that --clip is no wider than the updates."""
     subgroups: Annotated[tuple[int, ...], flags.shown()] = ()
-    """Number of subgroups of each group (SC+, MC+, HC+), such as 1 2 2 2 1. Default.
-
-    One each.
-    """
+    """Number of subgroups of each group (SC+, MC+, HC+), such as 1 2 2 2 1. Default:
+    one each."""
     hybrid_threshold: flags.Count = None
-    """T of --segments hc.
-
-    The most segments that the server learns of any one group, such as 2. It
-    is required for hc. Default: not used.
-    """
+    """T of --segments hc: the most segments that the server learns of any one group,
+    such as 2. It is required for hc. Default: not used."""
     client_rates: Annotated[tuple[float, ...], flags.IS_POSITIVE] = (
         1.0,
         2.0,
@@ -333,26 +300,19 @@ class SegmentConfig(Shown):
         4.0,
         4.0,
     )
-    """Upload rates in Mbit/s, spread evenly over the clients. The cohort of a round is sorted by
-    rate and cut into equal groups, slowest first.
-    """
+    """Upload rates in Mbit/s, spread evenly over the clients. The cohort of a round is
+    sorted by rate and cut into equal groups, slowest first."""
     allow_small_groups: bool = False
     """Accept groups (or subgroups) with fewer than two clients, whose sums are no sums.
     """
     combine: CombineName = "mean"
-    """mean; or a rule that tolerates some bad sums.
-
-    Median, trimmed (mean), geometric (median) or
-    krum.
-    """
+    """mean; or a rule that tolerates some bad sums: median, trimmed (mean), geometric
+    (median) or krum."""
     trim: Annotated[float, _IS_TRIM] = 0.25
     """Fraction that --combine trimmed excludes at each end."""
     attack: AttackName = "none"
-    """What Byzantine clients do.
-
-    Wrong_pads, gaussian (the paper's model of it), sign_flip,
-    scaling (by 10), collusion.
-    """
+    """What Byzantine clients do: wrong_pads, gaussian (the paper's model of it),
+    sign_flip, scaling (by 10), collusion."""
     num_byzantine: int = 0
     """Number of Byzantine clients: the first ones."""
 

@@ -74,34 +74,24 @@ class DataConfig(Shown):
     """Data that the clients train on, and how they are split."""
 
     dataset: DatasetName = "mnist_5k"
-    """mnist_5k and digits are included.
-
-    Mrsa-jax data prepare fetches mnist, fashion_mnist, cifar10
-    and cifar100; idx and cifar read files of --directory; olivetti (faces); tfds:NAME;
-    or your own (--plugin).
-    """
+    """mnist_5k and digits are included; mrsa-jax data prepare fetches mnist,
+    fashion_mnist, cifar10 and cifar100; idx and cifar read files of --directory;
+    olivetti (faces); tfds:NAME; or your own (--plugin)."""
     directory: flags.Folder = None
-    """Folder of the data set's files, for sets that are read from a folder. Default.
-
-    The folder of
-    prepared sets.
-    """
+    """Folder of the data set's files, for sets that are read from a folder. Default:
+    the folder of prepared sets."""
     normalise: bool = False
     """Shift and scale each channel to mean 0 and deviation 1 over the training images.
     """
     partition: PartitionName = "iid"
-    """iid; shards (sorted by label, so one label per client).
-
-    Shards_with_shared (the same, plus a
-    set that all clients share); dirichlet (by class); dirichlet_by_client.
+    """iid; shards (sorted by label, so one label per client); shards_with_shared (the
+    same, plus a set that all clients share); dirichlet (by class); dirichlet_by_client.
     """
     shards_per_client: flags.Whole = 1
     """Shards per client, for --partition shards."""
     single_label: bool = True
-    """Let no shard hold two labels.
-
-    --no-single-label cuts equal shards, as in the papers.
-    """
+    """Let no shard hold two labels; --no-single-label cuts equal shards, as in the
+    papers."""
     shared_size: flags.Whole = 200
     """Samples that all clients share, for --partition shards_with_shared."""
     balanced: bool = True
@@ -116,54 +106,45 @@ class TrainingConfig(Shown):
     """How a client trains, how the server steps, and how often the model is tested."""
 
     model: ModelName = "lenet"
-    """lenet (61,706 parameters on 28x28x1), mlp (784-200-200-10; 199,210), logistic, cnn
-    (McMahan's; 1,663,370), vgg11, vgg11_group (with group normalisation), smooth_lenet
-    (Zhu et al.'s, for gradient inversion), or your own (--plugin).
-    """
+    """lenet (61,706 parameters on 28x28x1), mlp (784-200-200-10; 199,210), logistic,
+    cnn (McMahan's; 1,663,370), vgg11, vgg11_group (with group normalisation),
+    smooth_lenet (Zhu et al.'s, for gradient inversion), or your own (--plugin)."""
     learning_rate: flags.Positive = 0.1
     """Step size of the clients' SGD."""
     decay_rounds: Annotated[tuple[int, ...], flags.Within(1), flags.shown()] = ()
-    """Rounds after which the learning rate is multiplied by --decay-factor, skipped ones counted,
-    such as 400 800 in the papers' CIFAR runs. Default: it does not fall.
+    """Rounds after which the learning rate is multiplied by --decay-factor, skipped
+    ones counted, such as 400 800 in the papers' CIFAR runs. Default: it does not fall.
     """
     decay_factor: flags.AtMostOne = 0.4
     """Factor of the learning rate after --decay-rounds."""
     momentum: flags.Share = 0.0
     """Momentum of the clients' SGD."""
     weight_decay: flags.NotNegative = 0.0
-    """Weight decay of the clients' SGD, added to the gradient as this multiple of the weights.
-    """
+    """Weight decay of the clients' SGD, added to the gradient as this multiple of the
+    weights."""
     proximal: flags.NotNegative = 0.0
-    """FedProx's mu: pulls a client's weights towards the round's global model.
-
-    0 is FedAvg.
-    """
+    """FedProx's mu: pulls a client's weights towards the round's global model; 0 is
+    FedAvg."""
     batch_size: flags.Whole = 10
     """Samples in a client's minibatch."""
     num_epochs: flags.Whole = 1
     """Local epochs per round, E."""
     precision: PrecisionName = "float32"
-    """bfloat16 computes the clients' layers in half precision, tf32 their matrix products with
-    NVIDIA's tensor cores; the weights stay float32.
-    """
+    """bfloat16 computes the clients' layers in half precision, tf32 their matrix
+    products with NVIDIA's tensor cores; the weights stay float32."""
     server: ServerName = "average"
-    """Use of the mean update by the server.
-
-    Add it (FedAvg, average), or take it as a gradient of
-    SGD with momentum 0.9 (momentum) or of Adam (adam).
-    """
+    """Use of the mean update by the server: add it (FedAvg, average), or take it as a
+    gradient of SGD with momentum 0.9 (momentum) or of Adam (adam)."""
     server_learning_rate: Annotated[flags.Number, flags.IS_POSITIVE] = None
     """Step size of the server. Default: 1, and 0.01 for adam."""
     evaluate_every: flags.Whole = 10
     """Rounds between two tests of the global model."""
     measure_drift: bool = True
-    """Measure how the clients' updates drift over the rounds, and how many bits the sums reveal
-    about them.
-    """
+    """Measure how the clients' updates drift over the rounds, and how many bits the
+    sums reveal about them."""
     trainer: TrainerName = None
-    """sgd; scaffold, whose clients keep control variates and send two numbers per parameter; or
-    your own (--plugin). Default: sgd.
-    """
+    """sgd; scaffold, whose clients keep control variates and send two numbers per
+    parameter; or your own (--plugin). Default: sgd."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -171,16 +152,12 @@ class ResourceConfig(Shown):
     """Resources that a training may use; they change a result by no more than rounding."""
 
     memory_gib: Annotated[flags.Number, flags.IS_POSITIVE] = None
-    """Bound on the memory of a round, in GiB, such as 4.
-
-    It decides how many clients train side by
-    side. Default: the number that is fastest.
-    """
+    """Bound on the memory of a round, in GiB, such as 4; it decides how many clients
+    train side by side. Default: the number that is fastest."""
     devices: Annotated[flags.Count, flags.Within(1)] = None
-    """Devices over which the clients of a round are distributed, each with a copy of the data.
-    Default: all accelerators of this machine; without one, the cores of the CPU, at
-    most 8; one device if `memory_gib` is set.
-    """
+    """Devices over which the clients of a round are distributed, each with a copy of
+    the data. Default: all accelerators of this machine; without one, the cores of the
+    CPU, at most 8; one device if `memory_gib` is set."""
 
 
 def validate_training(training: TrainingConfig) -> None:

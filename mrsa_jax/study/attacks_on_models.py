@@ -45,33 +45,26 @@ class GradientsConfig(AttackSettings):
     An update of few images shows them (Zhu et al. 2019; Geiping et al. 2020), a sum of
     few updates too, but not whose they are; an upload under pads shows nothing.
       mrsa-jax attack gradients
-      mrsa-jax attack gradients --photo china --seen plain --iterations 4800
-      --random-starts 8 mrsa-jax attack gradients --dataset mnist_5k --model lenet
-      --num-summed 4 mrsa-jax attack gradients --folder ~/pictures --method euclidean
+      mrsa-jax attack gradients --photo china --seen plain --iterations 4800 --random-starts 8
+      mrsa-jax attack gradients --dataset mnist_5k --model lenet --num-summed 4
+      mrsa-jax attack gradients --folder ~/pictures --method euclidean
     """
 
     out: pathlib.Path = pathlib.Path("results/attack/gradients")
     photo: Annotated[
         Literal["flower", "china"] | None, flags.shown("{flower,china}")
     ] = None
-    """Invert the two photographs of the package, this one first, in 32 x 32 pixels. Default:
-    flower, if neither --dataset nor --folder is set.
-    """
+    """Invert the two photographs of the package, this one first, in 32 x 32 pixels.
+    Default: flower, if neither --dataset nor --folder is set."""
     dataset: flags.Name = None
-    """Invert images of a data set instead (mrsa-jax data list). Default.
-
-    The photographs.
-    """
+    """Invert images of a data set instead (mrsa-jax data list). Default: the
+    photographs."""
     folder: flags.Folder = None
-    """Invert the first pictures of this folder instead, in 32 x 32 pixels (.png, .jpg). Default:
-    the photographs.
-    """
+    """Invert the first pictures of this folder instead, in 32 x 32 pixels (.png, .jpg).
+    Default: the photographs."""
     seen: tuple[Literal["plain", "padded", "sum"], ...] = ("plain", "sum", "padded")
-    """View of the adversary.
-
-    One client's plain update, its padded upload, or the sum of the
-    clients.
-    """
+    """View of the adversary: one client's plain update, its padded upload, or the sum
+    of the clients."""
     num_summed: flags.Several = 2
     """Clients in the sum, T."""
     num_images: flags.Whole = 1
@@ -81,8 +74,8 @@ class GradientsConfig(AttackSettings):
     learning_rate: FinitePositive = 0.1
     """Step size of the clients' SGD."""
     method: _MethodName = "cosine"
-    """cosine (Geiping et al. 2020, Adam on signs) or euclidean (Zhu et al. 2019, L-BFGS).
-    """
+    """cosine (Geiping et al. 2020, Adam on signs) or euclidean (Zhu et al. 2019,
+    L-BFGS)."""
     iterations: flags.Whole = 1200
     """Steps of the optimizer."""
     restarts: Annotated[flags.Whole, flags.shown(name="random-starts")] = 2
@@ -126,11 +119,8 @@ class ModelInversionConfig(AttackSettings):
         "padded",
         "aggregate",
     )
-    """Model that the adversary sees.
-
-    A client's plain model, its padded upload, or the mean of all
-    clients' models.
-    """
+    """Model that the adversary sees: a client's plain model, its padded upload, or the
+    mean of all clients' models."""
     num_clients: flags.Several = 10
     """Clients of the round; each holds an equal part of the data."""
     connection_probability: flags.AtMostOne = 1.0
@@ -159,8 +149,8 @@ class MembershipConfig(AttackSettings):
 
     out: pathlib.Path = pathlib.Path("results/attack/membership")
     methods: _MethodNames = ("loss", "shadow", "likelihood_ratio")
-    """loss (Yeom et al. 2018), shadow (Shokri et al. 2017), likelihood_ratio (Carlini 2022).
-    """
+    """loss (Yeom et al. 2018), shadow (Shokri et al. 2017), likelihood_ratio (Carlini
+    2022)."""
     seen: tuple[Literal["plain", "padded", "sum"], ...] = ("plain", "sum", "padded")
     """View of the adversary: one client's plain model, its padded upload, or a sum."""
     num_summed: flags.Several = 4
@@ -198,8 +188,8 @@ class InconsistencyConfig(AttackSettings):
 
     out: pathlib.Path = pathlib.Path("results/attack/inconsistency")
     pads: tuple[Literal["plain", "bound"], ...] = ("plain", "bound")
-    """plain SecAgg, or pads that are bound to a hash of the model that a client received.
-    """
+    """plain SecAgg, or pads that are bound to a hash of the model that a client
+    received."""
     cohort_size: flags.Several = 8
     """Clients of the round, with real messages and cryptography."""
     target: flags.Natural = 0

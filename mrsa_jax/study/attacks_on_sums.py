@@ -26,14 +26,14 @@ _Rates = Annotated[tuple[float, ...], flags.IS_INSIDE]
 class LeastSquaresConfig(SumsOfRounds):
     """Solve the sums of many rounds for each client's update (an honest but curious server).
 
-    A server that keeps every sum and knows who was in it solves the linear
-    system (Multi-RoundSecAgg, eq. (33) to (35)). Random selection exposes single
-    clients; blocks of T leave only their sums.
+    A server that keeps every sum and knows who was in it solves the linear system
+    (Multi-RoundSecAgg, eq. (33) to (35)). Random selection exposes single clients;
+    blocks of T leave only their sums.
       mrsa-jax attack least-squares --frozen
-      mrsa-jax attack least-squares --schemes uniform batch_partitioning:2
-      --learning-rate 0.01 mrsa-jax attack least-squares --run results/train --window 60
-      mrsa-jax attack least-squares --memory 0.99 --share 0.4 --prior mean mrsa-jax
-      attack least-squares --aggregates sums.npy --participation who.npy
+      mrsa-jax attack least-squares --schemes uniform batch_partitioning:2 --learning-rate 0.01
+      mrsa-jax attack least-squares --run results/train --window 60
+      mrsa-jax attack least-squares --memory 0.99 --share 0.4 --prior mean
+      mrsa-jax attack least-squares --aggregates sums.npy --participation who.npy
     """
 
     out: pathlib.Path = pathlib.Path("results/attack/least_squares")
@@ -60,55 +60,36 @@ class LeastSquaresConfig(SumsOfRounds):
     """L2 norm to which each client clips its update, such as 0.5. Default: no clipping.
     """
     run: flags.Folder = None
-    """Attack the run of mrsa-jax train in this folder instead.
-
-    Repeats its rounds and keeps the
-    sums. Default: simulated rounds.
-    """
+    """Attack the run of mrsa-jax train in this folder instead: repeats its rounds and
+    keeps the sums. Default: simulated rounds."""
     aggregates: flags.File = None
-    """Attack your own sums instead.
-
-    .npy or .npz of reals [rounds, d], sums and not means. Default:
-    simulated rounds.
-    """
+    """Attack your own sums instead: .npy or .npz of reals [rounds, d], sums and not
+    means. Default: simulated rounds."""
     participation: flags.File = None
-    """Members of each of these sums.
-
-    .npy or .npz of booleans or integer weights [rounds, N]. It is
-    required with --aggregates. Default: not used.
-    """
+    """Members of each of these sums: .npy or .npz of booleans or integer weights
+    [rounds, N]. It is required with --aggregates. Default: not used."""
     updates: flags.File = None
-    """True updates of the clients [N, d], to score the estimates. Default.
-
-    Your own sums are not
-    scored.
-    """
+    """True updates of the clients [N, d], to score the estimates. Default: your own
+    sums are not scored."""
     window: Annotated[flags.Count, flags.Within(1)] = None
     """Use only this many sums, the latest. Default: all."""
     prior: Literal["zero", "mean"] = "zero"
-    """Estimate of the part of an update that the sums do not determine.
-
-    Zero, or the mean
-    update.
-    """
+    """Estimate of the part of an update that the sums do not determine: zero, or the
+    mean update."""
     ridge: FromZero = 0.0
     """Penalty on the length of the estimates; 0 for the pseudo-inverse."""
     noise: Annotated[FromZero, flags.shown(name="update-change")] = 0.0
-    """How much an update changes from sum to sum, relative to its deviation, for the best linear
-    estimate; 0: not at all.
-    """
+    """How much an update changes from sum to sum, relative to its deviation, for the
+    best linear estimate; 0: not at all."""
     memory: Annotated[float | None, flags.Within(0.0, 1 - 1e-6), flags.shown("RHO")] = (
         None
     )
-    """Estimate what each client sent last, if updates drift with this correlation per sum, such as
-    0.99. With --prior mean, the error is that of the difference from the mean update.
-    Default: updates do not drift.
-    """
+    """Estimate what each client sent last, if updates drift with this correlation per
+    sum, such as 0.99. With --prior mean, the error is that of the difference from the
+    mean update. Default: updates do not drift."""
     share: Annotated[float, flags.IS_CHANCE, flags.shown("A")] = 1.0
-    """Fraction of an update's variance that has this memory.
-
-    The rest is new in each sum.
-    """
+    """Fraction of an update's variance that has this memory; the rest is new in each
+    sum."""
 
 
 def _check_least_squares(config: LeastSquaresConfig) -> None:
@@ -176,28 +157,22 @@ class DistinguishConfig(SumsOfRounds):
     drift are measured.
       mrsa-jax attack distinguish
       mrsa-jax attack distinguish --others gaussian --shift 0.5 --noise-variance 2
-      mrsa-jax attack distinguish --schemes batch_partitioning:2 batch_partitioning:4
-      --rounds 40 mrsa-jax attack distinguish --others trained --learning-rate 2
-      --trainings 1000
+      mrsa-jax attack distinguish --schemes batch_partitioning:2 batch_partitioning:4 --rounds 40
+      mrsa-jax attack distinguish --others trained --learning-rate 2 --trainings 1000
     """
 
     out: pathlib.Path = pathlib.Path("results/attack/distinguish")
     others: tuple[Literal["gaussian", "trained"], ...] = ("gaussian", "trained")
-    """Updates of the other clients.
-
-    Gaussian numbers, the same in all rounds, or trained
-    updates.
-    """
+    """Updates of the other clients: Gaussian numbers, the same in all rounds, or
+    trained updates."""
     clients: tuple[Literal["worst", "median"], ...] = ("worst", "median")
-    """Client whose updates are shifted.
-
-    The one hidden among the fewest, or the median one.
-    """
+    """Client whose updates are shifted: the one hidden among the fewest, or the median
+    one."""
     rounds: flags.Whole = 12
     """Rounds whose sums the server keeps."""
     shift: FinitePositive = 1.0
-    """Length of the shift, in standard deviations (spreads) of the others' updates along it.
-    """
+    """Length of the shift, in standard deviations (spreads) of the others' updates
+    along it."""
     noise: Annotated[FromZero, flags.shown(name="noise-variance")] = 0.0
     """Variance of each sum's noise along the shift, in squared spreads."""
     false_positive_rates: _Rates = (0.001, 0.01, 0.1, 0.5)
@@ -205,8 +180,8 @@ class DistinguishConfig(SumsOfRounds):
     trials: flags.Whole = 20_000
     """Simulated histories without the shift, and the same number with it."""
     trainings: flags.Whole = 400
-    """Trained histories without the shift, and the same number with the shift of each client.
-    """
+    """Trained histories without the shift, and the same number with the shift of each
+    client."""
     warm_up: flags.Natural = 20
     """Training rounds before these, without a shift."""
     dataset: str = "digits"
@@ -214,16 +189,11 @@ class DistinguishConfig(SumsOfRounds):
     model: ModelName = "logistic"
     """Model that they train."""
     client_size: flags.Several = 20
-    """Samples of a client, drawn again in each training.
-
-    One step over all of them is its
-    update.
-    """
+    """Samples of a client, drawn again in each training; one step over all of them is
+    its update."""
     learning_rate: FinitePositive = 0.5
-    """Length of this step.
-
-    With a longer one, the updates change more from round to round.
-    """
+    """Length of this step; with a longer one, the updates change more from round to
+    round."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -237,22 +207,17 @@ class CanariesConfig(SumsOfRounds):
     the updates shows noise that is missing, or the same in several rounds; the smallest
     violation that the trials would find is printed.
       mrsa-jax attack canaries
-      mrsa-jax attack canaries --mechanism discrete_gaussian --noise-multiplier 0.5
-      --trials 10000 mrsa-jax attack canaries --others known --modulus-bits 16 --dim
-      1024
+      mrsa-jax attack canaries --mechanism discrete_gaussian --noise-multiplier 0.5 --trials 10000
+      mrsa-jax attack canaries --others known --modulus-bits 16 --dim 1024
     """
 
     out: pathlib.Path = pathlib.Path("results/attack/canaries")
     others: tuple[Literal["known", "gaussian"], ...] = ("known", "gaussian")
-    """Knowledge of the server about the others.
-
-    Their updates, or that they are Gaussian.
-    """
+    """Knowledge of the server about the others: their updates, or that they are
+    Gaussian."""
     clients: tuple[Literal["worst", "median"], ...] = ("worst", "median")
-    """Client that is the canary.
-
-    The one with the largest loss in its ledger, or the median one.
-    """
+    """Client that is the canary: the one with the largest loss in its ledger, or the
+    median one."""
     rounds: flags.Whole = 12
     """Rounds whose sums the server keeps."""
     mechanism: Literal["skellam", "discrete_gaussian"] = "skellam"
@@ -298,41 +263,31 @@ class DisaggregationConfig(SumsOfRounds):
     schemes: tuple[str, ...] = ("uniform", "batch_partitioning:2")
     num_clients: flags.Several = 20
     rounds: flags.Whole = 60
-    """Number of rounds, J. It must exceed the number of clients, or any history explains the
-    sums.
-    """
+    """Number of rounds, J. It must exceed the number of clients, or any history
+    explains the sums."""
     interval: flags.Whole = 10
-    """Rounds of an interval.
-
-    At its end the server learns how often each client took part.
-    """
+    """Rounds of an interval; at its end the server learns how often each client took
+    part."""
     dim: flags.Whole = 1000
     """Entries of an update, drawn at random."""
     drift: Annotated[FromZero, flags.shown(name="update-change")] = 0.0
     """How much an update changes from round to round, relative to its length."""
     aggregates: flags.File = None
-    """Attack your own sums instead.
-
-    .npy or .npz of reals [rounds, d], sums and not means. Default:
-    simulated rounds.
-    """
+    """Attack your own sums instead: .npy or .npz of reals [rounds, d], sums and not
+    means. Default: simulated rounds."""
     counts: flags.File = None
-    """How often each client was in the sums of each interval.
-
-    .npy or .npz [intervals, N]. Default:
-    counted in --participation.
-    """
+    """How often each client was in the sums of each interval: .npy or .npz [intervals,
+    N]. Default: counted in --participation."""
     participation: flags.File = None
-    """Members of each sum [rounds, N], to score, and to count from without --counts. Default: not
-    scored.
-    """
+    """Members of each sum [rounds, N], to score, and to count from without --counts.
+    Default: not scored."""
     interval_lengths: Annotated[tuple[int, ...], flags.Within(1), flags.shown()] = ()
     """Rounds of each interval of --counts. Default: equal intervals."""
     restarts: Annotated[flags.Whole, flags.shown(name="random-starts")] = 4
     """Random starts per client."""
     seconds: FromZero = 5.0
-    """Limit of the integer program for a column that the relaxation does not decide, in seconds.
-    """
+    """Limit of the integer program for a column that the relaxation does not decide, in
+    seconds."""
 
 
 def _check_disaggregation(config: DisaggregationConfig) -> None:

@@ -44,16 +44,12 @@ class ReproduceCommand(ReproduceConfig):
     """Remake the papers' tables and figures and compare them with what they printed."""
 
     targets: tyro.conf.Positional[Annotated[tuple[str, ...], shown("[ITEM ...]")]] = ()
-    """What to make.
-
-    Multiround (Multi-RoundSecAgg), ccesa (CCESA), heterosag (HeteroSAg), or one of
-    their items, such as multiround.fig4a. Default: all three papers.
-    """
+    """What to make: multiround (Multi-RoundSecAgg), ccesa (CCESA), heterosag
+    (HeteroSAg), or one of their items, such as multiround.fig4a. Default: all three
+    papers."""
     list_items: Annotated[bool, tyro.conf.arg(name="list")] = False
-    """Only list the items.
-
-    What each is, how long it takes, whether it trains and on what.
-    """
+    """Only list the items: what each is, how long it takes, whether it trains and on
+    what."""
 
 
 def run_reproduce(command: ReproduceCommand) -> int:
@@ -90,24 +86,27 @@ def _list(targets: Sequence[tuple[str, str]], *, as_json: bool) -> None:
     if as_json:
         names = ("item", "title", "runtime", "trains", "data")
         rows = [
-            (name, own.title, own.runtime, own.trains, own.data_words)
-            for name, own in items
+            (name, item.title, item.runtime, item.trains, item.data_words)
+            for name, item in items
         ]
         print_json([dict(zip(names, row, strict=True)) for row in rows])
         return
     words = []
-    for name, own in items:
+    for name, item in items:
         trains = (
-            f"yes, the paper on {own.data_words}"
-            if own.data_words
-            else "yes" * own.trains
+            f"yes, the paper on {item.data_words}"
+            if item.data_words
+            else "yes" * item.trains
         )
-        words.append((name, own.title, own.runtime, trains))
+        words.append((name, item.title, item.runtime, trains))
     _table(("Item", "What", "Full size takes", "Trains"), words)
 
 
 def _print_tables(saved: SavedReproduction) -> None:
-    """Print the claims (of whole papers those that differ), then one table over all items."""
+    """Print the claims, then one table over all items.
+
+    Of a whole paper, only claims that differ are printed.
+    """
     from mrsa_papers._driver import SUMMARY_HEADINGS, summary_cells, totals
     from mrsa_papers._summary import judged, summary
 
@@ -115,11 +114,15 @@ def _print_tables(saved: SavedReproduction) -> None:
     are_all_shown = bool(config.targets) and all("." in word for word in config.targets)
     lines = []
     for made in saved.items:
-        for one in judged(made, config):
-            check = one.check
-            if are_all_shown or one.standing != "as expected":
-                verdict = coloured(check.verdict, _COLOURS[one.standing])
-                why = check.note if one.standing == "no data" else one.why
+        for judged_claim in judged(made, config):
+            check = judged_claim.check
+            if are_all_shown or judged_claim.standing != "as expected":
+                verdict = coloured(check.verdict, _COLOURS[judged_claim.standing])
+                why = (
+                    check.note
+                    if judged_claim.standing == "no data"
+                    else judged_claim.why
+                )
                 words = (
                     made.name,
                     check.claim,
@@ -153,7 +156,11 @@ def _other_commits(saved: SavedReproduction) -> list[str]:
     theirs = [
         made.commit for made in saved.items if made.is_kept and made.commit is not None
     ]
-    return [] if ours is None else [one for one in dict.fromkeys(theirs) if one != ours]
+    return (
+        []
+        if ours is None
+        else [commit for commit in dict.fromkeys(theirs) if commit != ours]
+    )
 
 
 def _table(headings: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
@@ -165,4 +172,4 @@ def _say(text: str) -> None:
 
 
 COMMAND = (ReproduceCommand, run_reproduce)
-"""What `mrsa-jax` finds by this project's entry point."""
+"""Entry point by which `mrsa-jax` loads this project."""

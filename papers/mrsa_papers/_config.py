@@ -1,4 +1,4 @@
-"""What to reproduce and where to write it: settings that load without JAX.
+"""Settings of a reproduction, which load without JAX.
 
 `mrsa-jax reproduce --help` shows them and must answer at once, and so must a misspelt
 name.
@@ -23,30 +23,24 @@ class ReproduceConfig:
     """Remake the papers' tables and figures and compare them with what they printed."""
 
     targets: tuple[str, ...] = ()
-    """What to make.
-
-    Multiround (Multi-RoundSecAgg), ccesa (CCESA), heterosag (HeteroSAg), or one of
-    their items, such as multiround.fig4a. Default: all three papers.
-    """
+    """What to make: multiround (Multi-RoundSecAgg), ccesa (CCESA), heterosag
+    (HeteroSAg), or one of their items, such as multiround.fig4a. Default: all three
+    papers."""
     fast: bool = False
     """Fewer trials, rounds and seeds: a check of everything in a quarter of an hour."""
     seed: int = 0
     """Seed of everything random."""
     dataset: str = "mnist_5k"
-    """Data of the items that train (--list marks them).
-
-    Mnist_5k, olivetti, idx or cifar (with
-    --directory), or a prepared set, such as mnist, fashion_mnist, cifar10 or cifar100.
-    """
+    """Data of the items that train (--list marks them): mnist_5k, olivetti, idx or
+    cifar (with --directory), or a prepared set, such as mnist, fashion_mnist, cifar10
+    or cifar100."""
     directory: Folder = None
-    """Folder of the data set's files, if it needs one. Default.
-
-    The folder of prepared sets.
-    """
+    """Folder of the data set's files, if it needs one. Default: the folder of prepared
+    sets."""
     out: pathlib.Path = pathlib.Path("results/reproduce")
-    """Folder for tables, figures with their data, and the report. Items that it holds already,
-    made with the same settings, data and version of the package, are taken from there.
-    """
+    """Folder for tables, figures with their data, and the report. Items that it holds
+    already, made with the same settings, data and version of the package, are taken
+    from there."""
     json: bool = False
     """Print the verdicts as JSON on standard output."""
     overwrite: bool = False
@@ -86,7 +80,9 @@ def _checked(word: str) -> Target:
     paper, dot, item = word.partition(".")
     if paper not in ITEMS:
         inside = [
-            f"{own}.{paper}" for own in ITEMS if paper in (*ITEMS[own], *ALIASES[own])
+            f"{other}.{paper}"
+            for other in ITEMS
+            if paper in (*ITEMS[other], *ALIASES[other])
         ]
         hint = (
             f"did you mean {' or '.join(repr(name) for name in inside)}?"
@@ -100,9 +96,9 @@ def _checked(word: str) -> Target:
         return paper, ""
     item = ALIASES[paper].get(item, item)
     if item not in ITEMS[paper]:
-        known = [f"{paper}.{name}" for name in (*ITEMS[paper], *ALIASES[paper])]
+        names = [f"{paper}.{name}" for name in (*ITEMS[paper], *ALIASES[paper])]
         raise ConfigurationError(
-            f"`target` must be a known item; got {word!r}; {nearest(word, known)}"
+            f"`target` must be a known item; got {word!r}; {nearest(word, names)}"
         )
     return paper, item
 
@@ -113,7 +109,8 @@ def item_config(config: ReproduceConfig, target: Target) -> ReproduceConfig:
     Items that train nothing are the same whatever the data set.
 
     Examples:
-        >>> item_config(ReproduceConfig(dataset="mnist"), ("ccesa", "tableg2")).out.as_posix()
+        >>> mnist = ReproduceConfig(dataset="mnist")
+        >>> item_config(mnist, ("ccesa", "tableg2")).out.as_posix()
         'results/reproduce/items/ccesa.tableg2'
     """
     name = ".".join(target)

@@ -26,14 +26,29 @@ _GREY = 12  # levels between the channels of a colour that is none
 _XLINK = "http://www.w3.org/1999/xlink"
 
 _KEPT = {
-    "g": (), "defs": (), "path": ("d",), "clipPath": (), "text": ("x", "y"), "tspan": ("x", "y"),
-    "rect": ("x", "y", "width", "height"), "use": ("x", "y"),
-}  # fmt: skip
+    "g": (),
+    "defs": (),
+    "clipPath": (),
+    "path": ("d",),
+    "text": ("x", "y"),
+    "tspan": ("x", "y"),
+    "use": ("x", "y"),
+    "rect": ("x", "y", "width", "height"),
+}
 _STYLES = {
-    "fill-rule", "fill-opacity", "stroke-width", "stroke-linecap", "stroke-linejoin",
-    "stroke-dasharray", "stroke-dashoffset", "stroke-opacity", "opacity", "text-anchor",
-    "font-weight", "font-style",
-}  # fmt: skip
+    "fill-rule",
+    "fill-opacity",
+    "stroke-width",
+    "stroke-linecap",
+    "stroke-linejoin",
+    "stroke-dasharray",
+    "stroke-dashoffset",
+    "stroke-opacity",
+    "opacity",
+    "text-anchor",
+    "font-weight",
+    "font-style",
+}
 _NUMBERS = re.compile(r"[-+\d.eE,\s]*")
 _PATH = re.compile(r"[-+\d.eE,\sMLHVCSQTAZmlhvcsqtaz]*")
 _MOVED = re.compile(r"(?:(?:translate|scale|rotate|matrix)\([-+\d.eE,\s]*\)\s*)*")
@@ -63,7 +78,7 @@ def read_drawing(path: pathlib.Path, name: str) -> str | None:
         return None
     if root is None or _tag(root) != "svg":
         return None
-    tags = {_tag(one) for one in root.iter()}
+    tags = {_tag(element) for element in root.iter()}
     size = _NUMBERS.fullmatch(root.get("viewBox", ""))
     box = [] if size is None else size.group().split()
     if "image" in tags or "text" not in tags or len(box) != 4:
@@ -72,8 +87,8 @@ def read_drawing(path: pathlib.Path, name: str) -> str | None:
         width = float(box[2])
         sizes = [
             float(size)
-            for one in root.iter()
-            for size in _FONT.findall(one.get("style", ""))
+            for element in root.iter()
+            for size in _FONT.findall(element.get("style", ""))
         ]
         smallest = min((size for size in sizes if size >= _SMALL), default=_SMALL)
         inner = "".join(_Reader(re.sub(r"\W+", "-", name), smallest).parts(root, 0))
@@ -87,8 +102,8 @@ def read_drawing(path: pathlib.Path, name: str) -> str | None:
     return f'<svg viewBox="{view}" style="{style}" aria-hidden="true">{inner}</svg>'
 
 
-def _tag(one: ElementTree.Element) -> str:
-    return str(one.tag).rpartition("}")[2]
+def _tag(element: ElementTree.Element) -> str:
+    return str(element.tag).rpartition("}")[2]
 
 
 class _Reader:
@@ -99,33 +114,37 @@ class _Reader:
         self.smallest = smallest
 
     def parts(self, element: ElementTree.Element, depth: int) -> Iterator[str]:
-        """Yield what is kept of what an element holds."""
+        """Yield the kept parts of an element's content."""
         if depth > _MOST_DEPTH:
             raise ValueError("too deep")
-        for one in element:
-            tag = _tag(one)
+        for child in element:
+            tag = _tag(child)
             if tag not in _KEPT:
                 continue
-            inner = "".join(self.parts(one, depth + 1))
+            inner = "".join(self.parts(child, depth + 1))
             if tag in ("text", "tspan"):
-                inner = tidy(re.sub(r"\s", " ", one.text or "").strip()) + inner
+                inner = tidy(re.sub(r"\s", " ", child.text or "").strip()) + inner
             elif not inner and tag in ("g", "defs", "clipPath"):
                 continue
-            own = "".join(
-                f' {key}="{value}"' for key, value in self.attributes(one, tag)
+            markup = "".join(
+                f' {key}="{value}"' for key, value in self.attributes(child, tag)
             )
-            yield inner if tag == "g" and not own else f"<{tag}{own}>{inner}</{tag}>"
+            yield (
+                inner
+                if tag == "g" and not markup
+                else f"<{tag}{markup}>{inner}</{tag}>"
+            )
 
     def attributes(
-        self, one: ElementTree.Element, tag: str
+        self, element: ElementTree.Element, tag: str
     ) -> Iterator[tuple[str, str]]:
         """Yield the attributes that are kept."""
         for key in _KEPT[tag]:
-            value = one.get(key, "")
+            value = element.get(key, "")
             rule = _PATH if key == "d" else _NUMBERS
             if value and rule.fullmatch(value):
                 yield key, _short(value)
-        moved = one.get("transform", "")
+        moved = element.get("transform", "")
         if moved and _MOVED.fullmatch(moved) and not moved.startswith("rotate(-0 "):
             yield "transform", _short(moved)
         for key, full, start in (
@@ -134,7 +153,7 @@ class _Reader:
             ("clip-path", "clip-path", "url(#"),
         ):
             value = (
-                one.get(full, "")
+                element.get(full, "")
                 .removeprefix(start)
                 .removesuffix(")" * (key == "clip-path"))
             )
@@ -145,7 +164,9 @@ class _Reader:
                 named = f"{self.name}-{value}"
                 yield key, f"url(#{named})" if key == "clip-path" else start + named
         is_text = tag in ("text", "tspan")
-        style = ";".join(_styles(one.get("style", ""), self.smallest, is_text=is_text))
+        style = ";".join(
+            _styles(element.get("style", ""), self.smallest, is_text=is_text)
+        )
         if style:
             yield "style", style
 
@@ -153,7 +174,7 @@ class _Reader:
 def _short(numbers: str) -> str:
     """Return numbers to a tenth or two of a unit."""
     return " ".join(
-        _LONG.sub(lambda found: f"{float(found.group()):.5g}", numbers).split()
+        _LONG.sub(lambda match: f"{float(match.group()):.5g}", numbers).split()
     )
 
 
@@ -200,7 +221,7 @@ def drawing_colours(body: str) -> str:
 
 
 def _shade(name: str, theme: str) -> str:
-    """Return a colour of a drawing on a page: greys turn with it, and text can be read."""
+    """Return a colour for a page: greys follow its theme, and text is readable."""
     if name == "cffffff":
         return "var(--paper)"
     colour = f"#{name[1:]}"
@@ -215,7 +236,9 @@ def _shade(name: str, theme: str) -> str:
 
 
 def best_figure(caption: str, picture: pathlib.Path, drawing: pathlib.Path) -> str:
-    """Return one figure as its SVG, which scrolls in its place on a narrow screen, else as its PNG.
+    """Return a figure as SVG if it has one, else as PNG.
+
+    The SVG scrolls in its place on a narrow screen.
 
     Args:
         caption: What it shows.
@@ -224,11 +247,11 @@ def best_figure(caption: str, picture: pathlib.Path, drawing: pathlib.Path) -> s
     """
     # wherever the folder lies, the page is the same
     place = "/".join(drawing.parts[-2:])
-    own = read_drawing(drawing, f"f{zlib.crc32(place.encode()):08x}")
-    if own is None:
+    markup = read_drawing(drawing, f"f{zlib.crc32(place.encode()):08x}")
+    if markup is None:
         return figure(caption, picture.read_bytes())
     return (
         '<figure><div class="picture drawn" tabindex="0" role="img" '
         f'aria-label="{tidy(caption)}">'
-        f"{own}</div><figcaption>{tidy(caption)}</figcaption></figure>"
+        f"{markup}</div><figcaption>{tidy(caption)}</figcaption></figure>"
     )

@@ -82,11 +82,13 @@ class Overall:
         )
 
     def seconds_left(self) -> float:
-        """Return how long the items that are not done will take."""
-        own = 0.0 if self._target is None else self._usual[self._target]
+        """Estimate the seconds that the remaining items take."""
+        usual = 0.0 if self._target is None else self._usual[self._target]
         ratio = (self._took + 10) / (self._should_have_taken + 10)  # at first as usual
         gone = 0.0 if self._target is None else time.perf_counter() - self._start
-        return ratio * (sum(self._usual.values()) - own) + max(ratio * own - gone, 0.0)
+        return ratio * (sum(self._usual.values()) - usual) + max(
+            ratio * usual - gone, 0.0
+        )
 
     def stage(self, name: str, total: int) -> None:
         """Begin a stage of the item."""
@@ -96,9 +98,9 @@ class Overall:
         """Say how many steps of the stage are done."""
         if isinstance(self._progress, Notes):
             number = self._count - len(self._usual) + 1
-            left = duration(self.seconds_left())
+            remaining = duration(self.seconds_left())
             self._progress.note(
-                f"item {number} of {self._count}, about {left} left in all"
+                f"item {number} of {self._count}, about {remaining} left in all"
             )
         self._progress.update(done, total)
 
@@ -142,9 +144,9 @@ CLAIM_HEADINGS = (
 def claim_cells(made: Made, config: ReproduceConfig) -> list[tuple[str, ...]]:
     """Return a row for each claim of an item, as `CLAIM_HEADINGS` names its cells."""
     return [
-        (c.claim, c.paper, c.ours, c.tolerance, c.verdict, one.why, c.note)
-        for one in judged(made, config)
-        for c in (one.check,)
+        (c.claim, c.paper, c.ours, c.tolerance, c.verdict, verdict.why, c.note)
+        for verdict in judged(made, config)
+        for c in (verdict.check,)
     ]
 
 
@@ -164,8 +166,8 @@ def totals(rows: Sequence[SummaryRow]) -> str:
     """Say in one line how all items fared, those on other data than the paper's apart.
 
     Examples:
-        >>> totals([])
-        '0 items, 0 claims: 0 reproduced, 0 paper errs, 0 differ (0 not expected), in 0 s'
+        >>> totals([]).partition(":")[0]
+        '0 items, 0 claims'
     """
     counts = [
         sum(row.counts[place] for row in rows) for place in range(len(VERDICTS) - 1)
@@ -262,7 +264,7 @@ class SavedReproduction:
         return tuple(
             made.name
             for made in self.items
-            if any(one.standing == what for one in judged(made, self.config))
+            if any(verdict.standing == what for verdict in judged(made, self.config))
         )
 
 
@@ -275,7 +277,7 @@ def remake(
     directory: str | os.PathLike[str] | None = None,
     progress: Progress | None = None,
 ) -> list[Item]:
-    """Remake tables and figures of the papers and judge each against what the paper says.
+    """Remake tables and figures of the papers, and judge each by the paper's claims.
 
     Args:
         targets: Papers (`"ccesa"`) and items (`"ccesa.fig2"`), as in `ITEMS`; nothing
@@ -317,8 +319,8 @@ def remake(
 def function_of(paper: str, where: str) -> Callable[..., Any]:
     """Return the function that a row names: a maker, or what draws a figure."""
     module, name = where.split(".")
-    own = importlib.import_module(f"mrsa_papers.{paper}._{module}")
-    function: Callable[..., Any] = getattr(own, name)
+    loaded = importlib.import_module(f"mrsa_papers.{paper}._{module}")
+    function: Callable[..., Any] = getattr(loaded, name)
     return function
 
 
@@ -326,14 +328,14 @@ def _item(target: Target, context: Context) -> Item:
     """Make an item, its claims marked where data or settings are not the paper's."""
     paper, name = target
     row = ITEMS[paper][name]
-    found: Found = function_of(paper, row.maker)(context)
-    item = Item(name, row.title, *found)
+    parts: Found = function_of(paper, row.maker)(context)
+    item = Item(name, row.title, *parts)
     item = on_other_data(item) if all(_data_words(context, row)) else item
     return at_other_settings(item)
 
 
 def _data_words(context: Context, row: Row) -> tuple[str, str]:
-    """Return in words an item's data set in the paper, and what is in its place, if it trains."""
+    """Return the words for an item's data set in the paper and for its substitute."""
     return ("", "") if row.data is None else substitution(context.images, row.data)
 
 
@@ -342,7 +344,7 @@ def run_and_save(
     progress: Progress | None = None,
     show: Callable[[SavedReproduction], None] | None = None,
 ) -> SavedReproduction:
-    """Remake the items that are asked for and write them to `config.out`, each when it is made.
+    """Remake the selected items and write each to `config.out` as soon as it is made.
 
     For each item, in `items/PAPER.ITEM`, a PNG, an SVG and the CSV of what they show;
     for all of them `verdicts.json`, `verdicts.md` and `report.html`, which needs
@@ -368,37 +370,40 @@ def run_and_save(
         config.seed, config.fast, dataset=config.dataset, directory=config.directory
     )
     folder.check_folder(config.out)
-    own = {target: item_config(config, target) for target in targets}
-    kept = {target for target in targets if folder.is_made(own[target])}
+    configs = {target: item_config(config, target) for target in targets}
+    already_made = {target for target in targets if folder.is_made(configs[target])}
     folder.check_unchanged(
-        {".".join(t): own[t] for t in targets if t in kept}, config.out
+        {".".join(t): configs[t] for t in targets if t in already_made}, config.out
     )
     rows = {(paper, name): ITEMS[paper][name] for paper, name in targets}
     size = "fast_seconds" if config.fast else "seconds"
-    usual = {t: float(getattr(row, size)) for t, row in rows.items() if t not in kept}
+    usual = {
+        t: float(getattr(row, size)) for t, row in rows.items() if t not in already_made
+    }
     overall = Overall(progress or context.progress, usual)
-    if kept:
+    if already_made:
         overall.say(
-            f"{len(kept)} items of an earlier run are kept (--overwrite starts anew)"
+            f"{len(already_made)} items of an earlier run are kept (--overwrite starts "
+            "anew)"
         )
     done: list[Made] = []
-    shown = show or (lambda _: None)
+    show_all = show or (lambda _: None)
     for paper, name in targets:
         if not done or done[-1].paper != paper:
             # with a cache of its own
             context = dataclasses.replace(context, progress=overall)
         target = (paper, name)
-        if target in kept:
-            done.append(folder.kept_item(own[target]))
+        if target in already_made:
+            done.append(folder.kept_item(configs[target]))
             continue
         made = _make(target, context, overall)
         try:
-            done.append(_written(own[target], target, made, overall))
+            done.append(_written(configs[target], target, made, overall))
         except StoreError:
-            shown(SavedReproduction(config, (*done, made)))
+            show_all(SavedReproduction(config, (*done, made)))
             raise
     saved = SavedReproduction(config, tuple(done))
-    shown(saved)
+    show_all(saved)
     with writing(config.out):
         _write_summary(saved)
     return saved
@@ -449,7 +454,9 @@ def _write_summary(saved: SavedReproduction) -> None:
 
 def _check_dataset(config: ReproduceConfig, targets: tuple[Target, ...]) -> None:
     """Raise where a data set is chosen for items that need none."""
-    given = config.dataset != ReproduceConfig().dataset or config.directory is not None
+    is_chosen = (
+        config.dataset != ReproduceConfig().dataset or config.directory is not None
+    )
     trains = any(ITEMS[paper][name].trains for paper, name in targets)
     rule = "must not be set if no item trains (--list marks those that do)"
-    require(trains or not given, "dataset", rule, config.dataset)
+    require(trains or not is_chosen, "dataset", rule, config.dataset)

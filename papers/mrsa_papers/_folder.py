@@ -57,7 +57,7 @@ class Made:
         return f"{self.paper}.{self.item.name}"
 
     def content(self, **words: Any) -> dict[str, Any]:
-        """Return it as JSON has it, but for its claims; `words` come after the title."""
+        """Return the item as JSON without its claims; `words` come after the title."""
         return {
             "paper": self.paper,
             "name": self.item.name,
@@ -86,8 +86,7 @@ def check_folder(out: pathlib.Path) -> None:
     if out.is_dir() and any(out.iterdir()) and not (out / "items").is_dir():
         raise OutputExistsError(
             f"`out` must be empty, new, or hold a reproduction; got {str(out)!r}, "
-            "which holds "
-            "other files"
+            "which holds other files"
         )
 
 
@@ -103,17 +102,17 @@ def is_made(config: ReproduceConfig) -> bool:
     return not config.overwrite and _store.is_complete(config)
 
 
-def check_unchanged(kept: Mapping[str, ReproduceConfig], out: pathlib.Path) -> None:
+def check_unchanged(configs: Mapping[str, ReproduceConfig], out: pathlib.Path) -> None:
     """Raise unless the items that are kept would be made as they were.
 
     Args:
-        kept: The settings of each, by its name.
+        configs: The settings of each, by its name.
         out: Folder of the reproduction.
 
     Raises:
         OutputExistsError: Naming the items and what has changed.
     """
-    changed = {name: _store.changes_since(config) for name, config in kept.items()}
+    changed = {name: _store.changes_since(config) for name, config in configs.items()}
     names = [name for name, words in changed.items() if words]
     if names:
         words = "; ".join(
@@ -122,8 +121,8 @@ def check_unchanged(kept: Mapping[str, ReproduceConfig], out: pathlib.Path) -> N
         raise OutputExistsError(
             "`out` must hold items that the same code made of the same files; got "
             f"{str(out)!r}, where {words}: choose another --out, or make these again "
-            "by the same "
-            f"command with --overwrite and these targets alone: {' '.join(names)}"
+            "by the same command with --overwrite and these targets alone: "
+            f"{' '.join(names)}"
         )
 
 

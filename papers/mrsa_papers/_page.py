@@ -20,31 +20,37 @@ from mrsa_watch._base.html import Markup, plain_settings, tidy
 
 _LEGEND = (
     "Reproduced: within the tolerance. Our reading: it fails as the words are read "
-    "here, and they "
-    "can be read otherwise; or a setting that the paper states is not met. Not stated: "
-    "it fails "
-    "for an input that the paper does not give. Paper errs: ours differs and is proven "
-    "right, by "
-    "arithmetic or by a witness. Undecided: the "
+    "here, and they can be read otherwise; or a setting that the paper states is not "
+    "met. Not stated: it fails for an input that the paper does not give. Paper errs: "
+    "ours differs and is proven right, by arithmetic or by a witness. Undecided: the "
     "interval holds values that meet the claim and values that do not, or only data "
-    "instead of "
-    "the paper's speak against it. Differs: missed by more than the tolerance; the "
-    "reason stands "
-    "beside it where it is known."
+    "instead of the paper's speak against it. Differs: missed by more than the "
+    "tolerance; the reason stands beside it where it is known."
 )
 _HEADINGS = {
-    "claim": "Claim", "verdict": "Verdict", "paper": "Paper", "ours": "Ours",
-    "tolerance": "Tolerance", "why": "Why it differs", "note": "Note",
-}  # fmt: skip
+    "claim": "Claim",
+    "verdict": "Verdict",
+    "paper": "Paper",
+    "ours": "Ours",
+    "tolerance": "Tolerance",
+    "why": "Why it differs",
+    "note": "Note",
+}
 _TINY = re.compile(r"\b\d\.\d{3,}e-(?:09|[1-9]\d)\b")
 _PAPERS = {
     "multiround": "Multi-RoundSecAgg",
     "ccesa": "CCESA",
     "heterosag": "HeteroSAg",
 }
-_KINDS = {"reproduced": "good", "paper errs": "told", "holds on other data": "told",
-          "our reading": "told", "not stated": "told", "undecided": "fair",
-          "no data": "fair"}  # fmt: skip
+_KINDS = {
+    "reproduced": "good",
+    "paper errs": "told",
+    "holds on other data": "told",
+    "our reading": "told",
+    "not stated": "told",
+    "undecided": "fair",
+    "no data": "fair",
+}
 
 
 def reproduction_page(folder: pathlib.Path, content: Mapping[str, Any]) -> str:
@@ -82,8 +88,8 @@ def _papers(folder: pathlib.Path, items: list[dict[str, Any]]) -> Iterable[Secti
     by_paper: dict[str, list[dict[str, Any]]] = {}
     for item in items:
         by_paper.setdefault(str(item.get("paper", "")), []).append(item)
-    for paper, own in by_paper.items():
-        content = "".join(_item(folder, item) for item in own)
+    for paper, rows in by_paper.items():
+        content = "".join(_item(folder, item) for item in rows)
         yield Section(_PAPERS.get(paper, paper) or "Items", content)
 
 
@@ -92,7 +98,7 @@ def _name(item: Mapping[str, Any]) -> str:
 
 
 def _counts(checks: list[dict[str, Any]]) -> str:
-    """Return how often each verdict was given, and how many misses were not expected."""
+    """Count the verdicts of each kind, and the misses that were not expected."""
     counts = collections.Counter(check["verdict"] for check in checks)
     missed = sum(check.get("standing") == "missed" for check in checks)
     words = ", ".join(f"{count} {verdict}" for verdict, count in counts.items())
@@ -100,14 +106,14 @@ def _counts(checks: list[dict[str, Any]]) -> str:
 
 
 def _badges(checks: list[dict[str, Any]]) -> Markup:
-    """Return how often each verdict was given, in colour and word."""
+    """Count the verdicts of each kind, as coloured words."""
     counts = collections.Counter((check["verdict"], _kind(check)) for check in checks)
-    told = [
+    badges = [
         badge(kind, f"{count} {verdict}") for (verdict, kind), count in counts.items()
     ]
     missed = sum(check.get("standing") == "missed" for check in checks)
-    told += [badge("bad", f"{missed} not expected")] if missed else []
-    return Markup(" ".join(told))
+    badges += [badge("bad", f"{missed} not expected")] if missed else []
+    return Markup(" ".join(badges))
 
 
 def _kind(check: Mapping[str, Any]) -> str:
@@ -131,8 +137,8 @@ def _overview(items: list[dict[str, Any]]) -> str:
 
 
 def _short(value: Any) -> str:
-    """Return a claim's text; what differs by rounding alone has no use for its digits."""
-    return _TINY.sub(lambda found: f"{float(found.group()):.2g}", str(value))
+    """Shorten a claim's numbers, whose last digits differ by rounding alone."""
+    return _TINY.sub(lambda match: f"{float(match.group()):.2g}", str(value))
 
 
 def _anchor(item: Mapping[str, Any]) -> str:

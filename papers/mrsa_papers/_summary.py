@@ -1,4 +1,4 @@
-"""Verdicts of many items in one table, and each claim against what was expected of it."""
+"""One table over the verdicts of many items, and each claim's expected verdict."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _REMARKS = {
 
 
 class SummaryRow(NamedTuple):
-    """What the table over all papers says of an item."""
+    """One item's row in the table over all papers."""
 
     paper: str
     item: str
@@ -55,7 +55,7 @@ class SummaryRow(NamedTuple):
 
     @property
     def counts(self) -> tuple[int, ...]:
-        """How many claims have each of `VERDICTS`, the last (no data) left out."""
+        """Claims by verdict, in the order of `VERDICTS` without the last (no data)."""
         return (
             self.reproduced,
             self.on_other_data,
@@ -81,10 +81,10 @@ def judged(made: Made, config: ReproduceConfig) -> tuple[Judged, ...]:
     """Return an item's claims beside what was expected of them."""
     misses = ITEMS[made.paper][made.item.name].misses
     fast, dataset = config.fast, config.dataset
-    known = {m.claim: m.why for m in misses if m.applies(fast=fast, dataset=dataset)}
+    reasons = {m.claim: m.why for m in misses if m.applies(fast=fast, dataset=dataset)}
     result = []
     for check in made.item.checks:
-        why = known.get(check.name)
+        why = reasons.get(check.name)
         how = standing(check, why)
         words = [_REMARKS.get(how, "") + (why or "")]
         if check.as_made is not None:
@@ -97,9 +97,11 @@ def summary(items: Sequence[Made], config: ReproduceConfig) -> list[SummaryRow]:
     """Return a row for each item."""
     rows = []
     for made in items:
-        found = [check.verdict for check in made.item.checks]
-        right, other, read, silent, wrong, open_, differ, _ = map(found.count, VERDICTS)
-        missed = sum(one.standing == "missed" for one in judged(made, config))
+        outcomes = [check.verdict for check in made.item.checks]
+        right, other, read, silent, wrong, open_, differ, _ = map(
+            outcomes.count, VERDICTS
+        )
+        missed = sum(verdict.standing == "missed" for verdict in judged(made, config))
         rows.append(
             SummaryRow(
                 PAPERS[made.paper],
@@ -126,9 +128,9 @@ def verdicts(items: Sequence[Made], config: ReproduceConfig) -> list[dict[str, A
         made.content(verdict=made.item.verdict)
         | {
             "checks": [
-                dataclasses.asdict(one.check)
-                | {"standing": one.standing, "why": one.why}
-                for one in judged(made, config)
+                dataclasses.asdict(verdict.check)
+                | {"standing": verdict.standing, "why": verdict.why}
+                for verdict in judged(made, config)
             ]
         }
         for made in items
@@ -136,7 +138,7 @@ def verdicts(items: Sequence[Made], config: ReproduceConfig) -> list[dict[str, A
 
 
 def standing(check: Check, why: str | None) -> Standing:
-    """Return how a verdict stands against what was expected, at whatever settings it was made.
+    """Compare a verdict with the expected one, at the settings that were run.
 
     Args:
         check: The claim.

@@ -64,7 +64,9 @@ def sceptic(*words: object, folder: pathlib.Path) -> subprocess.CompletedProcess
 
 def test_the_checker_is_one_short_file_of_the_standard_library() -> None:
     text = CHECKER.read_text()
-    assert text.count("\n") < 900  # of which 80 are for names that may be one client's
+    assert (
+        text.count("\n") < 1_250
+    )  # of which 80 are for names that may be one client's
     assert max(map(len, text.splitlines())) <= 100
     names = set()
     for node in ast.walk(ast.parse(text)):

@@ -29,7 +29,7 @@ _SPEC.loader.exec_module(oracle)
 def test_known_sums_by_rank_in_rationals(own: bool) -> None:
     """Random rounds of four clients, each with a threshold of its own."""
     rounds = conditions.Rounds(*oracle.random_rounds(np.random.default_rng(3), 4, 60))
-    found = conditions.known_sums(rounds, own=own)
+    found = conditions.known_sums(rounds, withheld_too=own)
     assert found[:, 0].all()
     for known, graph, alive, limits in zip(found, *rounds, strict=True):
         sums = {

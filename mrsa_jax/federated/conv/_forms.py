@@ -1,4 +1,4 @@
-"""Convolution layers at the speed of matrix products, for kernels that differ by client.
+"""Convolutions at the speed of matrix products, for kernels that differ by client.
 
 Clients hold different kernels, so their convolutions run inside a loop or a batch over
 clients, where XLA's own convolution is many times slower on the CPU than it need be.

@@ -49,7 +49,7 @@ def tile_conv_relu_pool(
 def _patches_of_cells(
     inputs: Images, side: int, padding: int
 ) -> Float[Array, "batch out_height out_width depth"]:
-    """Fold the input into 2x2 cells and lay the cells that each pooled output sees in a row."""
+    """Fold the input into 2x2 cells, and lay out the cells of each pooled output."""
     batch, height, width, channels = inputs.shape
     reach = (side + 1) // 2  # cells that a pooling window and its kernels span
     out_height = pooled_size(height, side, padding)
@@ -107,7 +107,7 @@ windows.defvjp(lambda cells, reach: (windows(cells, reach), None), _windows_back
 def _weights_of_cells(
     kernel: Float[Array, "side side channels features"],
 ) -> Float[Array, "depth outputs"]:
-    """Place the kernel at the four offsets of a pooling window, in the order of the patches."""
+    """Place the kernel at the four offsets of a pooling window, as in the patches."""
     side, _, channels, features = kernel.shape
     reach = (side + 1) // 2
     placed = [
@@ -146,7 +146,10 @@ def _forward(
 
 
 def relu_of_largest(places: Sequence[Array], bias: Array) -> tuple[Array, Array]:
-    """Return relu of a window's maximum + bias, and its place, 4 where relu is not active."""
+    """Return relu of a window's maximum + bias, and its place.
+
+    The place is 4 where relu is not active.
+    """
     best, where = places[0], jnp.zeros(places[0].shape, jnp.int8)
     for place in range(1, 4):  # a later place must be larger: the first of equals wins
         where = jnp.where(places[place] > best, jnp.int8(place), where)
@@ -213,19 +216,22 @@ def patch_conv(inputs: _Images, kernel: _Kernel) -> _Outputs:
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(2,))
 def _kernel_gradient(inputs: _Images, outputs: _Outputs, size: int) -> _Kernel:
-    """Return the kernel K that makes <patch_conv(inputs, kernel), outputs> = <kernel, K>."""
+    """Return the kernel K with <patch_conv(inputs, kernel), outputs> = <kernel, K>."""
     product = jnp.einsum("nhwp,nhwf->pf", _patches(inputs, size), outputs)
     return product.reshape(size, size, inputs.shape[-1], outputs.shape[-1])
 
 
 def _input_gradient(outputs: _Outputs, kernel: _Kernel) -> _Images:
-    """Return the inputs X that make <patch_conv(inputs, kernel), outputs> = <inputs, X>."""
+    """Return the inputs X with <patch_conv(inputs, kernel), outputs> = <inputs, X>."""
     return patch_conv(outputs, kernel[::-1, ::-1].swapaxes(2, 3))
 
 
 @functools.partial(one_program, static_argnums=1)
 def _patches(inputs: Array, size: int) -> Array:
-    """Return each pixel's neighbourhood, [batch, height, width, size * size * channels]."""
+    """Return each pixel's neighbourhood.
+
+    Its shape is [batch, height, width, size * size * channels].
+    """
     reach = size // 2
     return windows(
         jnp.pad(inputs, ((0, 0), (reach, reach), (reach, reach), (0, 0))), size

@@ -68,16 +68,16 @@ def toom_cook(outputs: int, taps: int) -> ToomCook:
     """
     points = _POINTS[: outputs + taps - 2]
     norms = [math.prod(a - b for b in points if b != a) for a in points]
-    one, zero = Fraction(1), Fraction(0)
+    unit, zero = Fraction(1), Fraction(0)
     output = [
-        [a**i for a in points] + [one if i == outputs - 1 else zero]
+        [a**i for a in points] + [unit if i == outputs - 1 else zero]
         for i in range(outputs)
     ]
     kernel = [
         [a**k / norm for k in range(taps)]
         for a, norm in zip(points, norms, strict=True)
     ]
-    kernel.append([zero] * (taps - 1) + [one])
+    kernel.append([zero] * (taps - 1) + [unit])
     data = [[*_with_roots([b for b in points if b != a]), zero] for a in points]
     data.append(_with_roots(list(points)))
     for weights, values in zip(kernel, data, strict=True):
@@ -89,7 +89,7 @@ def toom_cook(outputs: int, taps: int) -> ToomCook:
 
 
 def _with_roots(roots: list[Fraction]) -> list[Fraction]:
-    """Return the coefficients of the monic polynomial with these roots, lowest first."""
+    """Return the coefficients of the monic polynomial of these roots, lowest first."""
     coefficients = [Fraction(1)]
     for root in roots:
         shifted = [Fraction(0), *coefficients]
@@ -109,7 +109,9 @@ _FEWEST_CHANNELS = 16
 
 
 def serves(kernel_shape: Sequence[int]) -> bool:
-    """Return whether tiles are worth their transforms for kernels [side, side, channels, features].
+    """Tell whether tiles are worth their transforms.
+
+    Kernels are [side, side, channels, features].
 
     Examples:
         >>> serves((5, 5, 32, 64)), serves((5, 5, 1, 32)), serves((7, 7, 32, 32))
@@ -120,7 +122,7 @@ def serves(kernel_shape: Sequence[int]) -> bool:
 
 
 class _Tiling(NamedTuple):
-    """How images are cut.
+    """The cut of images into tiles.
 
     `outputs` x `outputs` results a tile, tiles a column and a row.
     """
@@ -208,7 +210,7 @@ def _input_tiles(
 
 
 def _input_tiles_transposed(tiles: Array, tiling: _Tiling) -> Array:
-    """Return what `_input_tiles` pulls back: the gradient of the inputs."""
+    """Return the gradient of the inputs of `_input_tiles`."""
     n, back = tiling.products, tiling.matrices.data.T
     tiles = tiles.reshape(n, n, -1, tiling.down, tiling.right, tiles.shape[-1])
     columns = _along_columns(back, tiles)
@@ -222,9 +224,9 @@ def _overlapped(parts: Sequence[Array], m: int, axis: int) -> list[Array]:
     """Add what reaches into the next tile to that tile."""
     results = []
     for k in range(m):
-        own = _shifted(parts[k], axis, 0)
+        first = _shifted(parts[k], axis, 0)
         results.append(
-            own + _shifted(parts[k + m], axis, 1) if k + m < len(parts) else own
+            first + _shifted(parts[k + m], axis, 1) if k + m < len(parts) else first
         )
     return results
 
@@ -288,7 +290,7 @@ def _tile_outputs(
 def _tile_outputs_transposed(
     gradient: Float32[Array, "rows columns tiles features"], tiling: _Tiling
 ) -> Float32[Array, "products tiles features"]:
-    """Return what `_tile_outputs` pulls back."""
+    """Return the gradient of the inputs of `_tile_outputs`."""
     back = tiling.matrices.output.T
     twice = _along_rows(back, _along_columns(back, gradient))
     return twice.reshape(-1, *twice.shape[2:])
@@ -353,7 +355,7 @@ def _pull_back(
 
 
 def _in_chunks(batch: int, weights: Array, tiling: _Tiling) -> tuple[int, int]:
-    """Return how many chunks of how many samples.
+    """Return the number of chunks and of samples in each.
 
     A chunk outweighs the kernel that it reads.
     """
@@ -376,32 +378,32 @@ def _joined(chunks: Array, batch: int) -> Array:
 
 
 def _forward_in_chunks(
-    one: Callable[[Array], Any], inputs: Array, weights: Array, tiling: _Tiling
+    of_chunk: Callable[[Array], Any], inputs: Array, weights: Array, tiling: _Tiling
 ) -> Any:
     batch = inputs.shape[0]
     chunks, size = _in_chunks(batch, weights, tiling)
     if chunks == 1:
-        return one(inputs)
-    results = jax.lax.map(one, _split(inputs, chunks, size))
+        return of_chunk(inputs)
+    results = jax.lax.map(of_chunk, _split(inputs, chunks, size))
     return jax.tree.map(lambda leaf: _joined(leaf, batch), results)
 
 
 def _backward_in_chunks(
-    one: Callable[..., tuple[Array, Array, Array]],
+    of_chunk: Callable[..., tuple[Array, Array, Array]],
     batched: Sequence[Array],
     weights: Array,
     tiling: _Tiling,
 ) -> tuple[Array, Array, Array]:
-    """Return gradients of the inputs, the kernel and the bias; the latter two add up."""
+    """Return gradients of the inputs, the kernel and the bias, adding the latter two up."""
     batch = batched[0].shape[0]
     chunks, size = _in_chunks(batch, weights, tiling)
 
     def step(sums: tuple[Array, Array], chunk: tuple[Array, ...]) -> tuple[Any, Array]:
-        inputs_gradient, *more = one(*chunk)
+        inputs_gradient, *more = of_chunk(*chunk)
         return jax.tree.map(jnp.add, sums, tuple(more)), inputs_gradient
 
     if chunks == 1:
-        inputs_gradient, weights_gradient, bias_gradient = one(*batched)
+        inputs_gradient, weights_gradient, bias_gradient = of_chunk(*batched)
     else:
         zeros = jnp.zeros_like(weights), jnp.zeros(weights.shape[-1], weights.dtype)
         cut = tuple(_split(values, chunks, size) for values in batched)
@@ -434,13 +436,13 @@ def _forward(
 
     def one(chunk: Array) -> list[Array]:
         outputs = _convolved(chunk, weights, tiling)
-        found: tuple[Array, ...] = (outputs + bias[None, None, None, :],)
+        results: tuple[Array, ...] = (outputs + bias[None, None, None, :],)
         if is_pooled:
             m, _, tiles, features = outputs.shape
             windows = outputs.reshape(m // 2, 2, m // 2, 2, tiles, features)
             places = [windows[:, place // 2, :, place % 2] for place in range(4)]
-            found = relu_of_largest(places, bias)
-        return [_from_places(part, tiling, height, width) for part in found]
+            results = relu_of_largest(places, bias)
+        return [_from_places(part, tiling, height, width) for part in results]
 
     outputs, *where = _forward_in_chunks(one, inputs, weights, tiling)
     return outputs, (inputs, weights, *where)
@@ -451,20 +453,24 @@ def _backward(
 ) -> tuple[Array, Array, Array]:
     inputs, weights, *where = saved
 
-    def one(chunk: Array, own: Array, *places: Array) -> tuple[Array, Array, Array]:
+    def one(
+        chunk: Array, gradient: Array, *places: Array
+    ) -> tuple[Array, Array, Array]:
         if is_pooled:
-            own = jnp.where(places[0] < 4, own, jnp.zeros((), own.dtype))
-            outputs = _unpooled(own, places[0], tiling)
+            gradient = jnp.where(places[0] < 4, gradient, jnp.zeros((), gradient.dtype))
+            outputs = _unpooled(gradient, places[0], tiling)
         else:
-            outputs = _by_place(own, tiling.outputs, tiling)
+            outputs = _by_place(gradient, tiling.outputs, tiling)
         tiles = _tile_outputs_transposed(outputs, tiling)
-        return *_pull_back(tiles, chunk, weights, tiling), jnp.sum(own, axis=(0, 1, 2))
+        return *_pull_back(tiles, chunk, weights, tiling), jnp.sum(
+            gradient, axis=(0, 1, 2)
+        )
 
     return _backward_in_chunks(one, (inputs, gradient, *where), weights, tiling)
 
 
 def _unpooled(gradient: Array, places: Array, tiling: _Tiling) -> Array:
-    """Return the gradient of the outputs by place: each window's where its maximum is."""
+    """Return the gradient of the outputs by place: each window's at its maximum."""
     windows, zero = tiling.outputs // 2, jnp.zeros((), gradient.dtype)
     placed, chosen = (
         _by_place(values, windows, tiling) for values in (gradient, places)

@@ -26,7 +26,7 @@ from mrsa_jax.data import ClientData
 
 @runtime_checkable
 class LocalTrainer(Protocol):
-    """How one client trains; a pytree. The library maps it over the cohort.
+    """Local training of one client; a pytree. The library maps it over the cohort.
 
     A trainer may also have `update_from_pool` (see `LocalSGD`), which is then used in
     its place and saves the copy of each client's samples, `scaled` for learning-rate
@@ -50,7 +50,7 @@ class LocalTrainer(Protocol):
 
 @runtime_checkable
 class StatefulTrainer(Protocol):
-    """How a client trains that keeps something from round to round, e.g. `scaffold`.
+    """Local training that keeps a state from round to round, such as `scaffold`.
 
     A pytree.
     The server keeps f32 [h] and sends them with the model; each client keeps its own
@@ -75,12 +75,12 @@ class StatefulTrainer(Protocol):
     ) -> tuple[
         Float32[Array, " dim"], Float32[Array, " shared"], Float32[Array, " own"]
     ]:
-        """Return the update, what else is sent, and what the client keeps from now on."""
+        """Return the update, the rest of the message, and the client's new state."""
         ...
 
 
 class States(NamedTuple):
-    """What is kept from round to round in addition to the model.
+    """State that is kept from round to round in addition to the model.
 
     Attributes:
         shared: f32 [h], by the server.
@@ -99,12 +99,14 @@ class Stateful(NamedTuple):
 
 
 def first_states(trainer: Any, dim: int, num_clients: int) -> States | None:
-    """Return what is kept before the first round; None where a trainer keeps nothing."""
+    """Return the state before the first round; None if a trainer keeps nothing."""
     sizes = getattr(trainer, "state_sizes", None)
     if sizes is None:
         return None
-    shared, own = sizes(dim)
-    return States(zeros(shared, jnp.float32), zeros((num_clients, own), jnp.float32))
+    shared, kept_size = sizes(dim)
+    return States(
+        zeros(shared, jnp.float32), zeros((num_clients, kept_size), jnp.float32)
+    )
 
 
 @functools.partial(jax.jit, static_argnames=("width",))
@@ -160,7 +162,7 @@ def client_update(
     row: Int32[Array, ""],
     size: Int32[Array, ""],
 ) -> Float32[Array, " sent"]:
-    """Return the update of the client in one row of the data, for its first `size` samples."""
+    """Return the update of a row of the data, from its first `size` samples."""
     inputs, labels, indices = (
         client_data.inputs,
         client_data.labels,
@@ -168,10 +170,10 @@ def client_update(
     )
     # what is sent and, behind it, what the client keeps
     if isinstance(trainer, Stateful):
-        kept = trainer.states.shared, trainer.states.own[row]
-        own = inputs[indices], labels[indices], size
+        states = trainer.states.shared, trainer.states.own[row]
+        samples = inputs[indices], labels[indices], size
         return jnp.concatenate(
-            trainer.trainer.update_with_state(key, parameters, *kept, *own)
+            trainer.trainer.update_with_state(key, parameters, *states, *samples)
         )
     from_pool = getattr(trainer, "update_from_pool", None)
     if from_pool is not None:
@@ -180,7 +182,7 @@ def client_update(
 
 
 def in_buckets(client_data: ClientData, trainer: Any) -> ClientData:
-    """Return clients' data with rows and columns of indices that nobody reads, one size for many.
+    """Pad clients' data to rows and columns that several sizes share.
 
     So other numbers of clients, and of the largest's samples, are trained by the same
     program, to the bit. There are more columns only where a minibatch has fewer and is
@@ -203,14 +205,14 @@ def in_buckets(client_data: ClientData, trainer: Any) -> ClientData:
 
 
 def measured_width(dim: int) -> int:
-    """Return how many clients of d parameters train side by side where memory is no matter."""
+    """Return the number of clients to train side by side if memory is no limit."""
     return at_once("clients", 4 * dim)
 
 
 def by_size(
     present: Array, sizes: Array, num_devices: int = 1
 ) -> Int32[Array, " slots"]:
-    """Return the order in which slots are trained, for each device a run of equal length.
+    """Return the order in which slots are trained, one run of equal length per device.
 
     Who train together take the steps of the largest, so like sizes go together; and
     slots are dealt out to the devices in turns, largest first: these then end at about
@@ -220,24 +222,24 @@ def by_size(
     return order.reshape(-1, num_devices).T.ravel().astype(jnp.int32)
 
 
-def mapped(one: Any, members: Array, present: Array, width: int) -> Array:
+def mapped(of_client: Any, members: Array, present: Array, width: int) -> Array:
     """Map over clients, at most `width` side by side, in turns of about one size."""
     num_members = members.shape[0]
     turns = -(-num_members // width)
     if turns <= 1:
-        return jax.vmap(one)(members, present)
+        return jax.vmap(of_client)(members, present)
     width = -(-num_members // turns)
     spare = turns * width - num_members  # empty slots at the end: no samples, no steps
     padded = jnp.pad(members, (0, spare)), jnp.pad(present, (0, spare))
     grid = jax.tree.map(lambda array: array.reshape(turns, width), padded)
-    updates = jax.lax.map(lambda slots: jax.vmap(one)(*slots), grid)
+    updates = jax.lax.map(lambda slots: jax.vmap(of_client)(*slots), grid)
     return updates.reshape(turns * width, -1)[:num_members]
 
 
 def shuffled(
     key: Key[Array, ""], num_slots: int, size: Array, batch_size: int, num_epochs: int
 ) -> Int32[Array, "epochs slots"]:
-    """Return for each epoch the client's own samples in random order, the first sample after them.
+    """Shuffle the client's samples for each epoch, and repeat the first one after them.
 
     So what a minibatch holds beyond the client's samples is finite where they are. The
     order does not depend on the amount of padding: word i of a stream is that of slot
@@ -281,7 +283,7 @@ def replicated(tree: Any, mesh: Mesh) -> Any:
 
 
 def gathered(tree: Any, mesh: Mesh) -> Any:
-    """Bring a pytree to the first device of the mesh, of each process that has a part in it."""
+    """Bring a pytree to the first device of the mesh, from each process with a part."""
     if _spans_processes(mesh):
         everywhere = NamedSharding(mesh, PartitionSpec())
         whole = jax.jit(lambda values: values, out_shardings=everywhere)(tree)
@@ -318,7 +320,7 @@ def _spans_processes(mesh: Mesh) -> bool:
 def sharded(
     *arguments: Any, mesh: Mesh, width: int | None
 ) -> tuple[Array, Array, Array, Array]:
-    """Return updates by place, which are finite, the rounding key and each slot's place."""
+    """Return updates by place, the finite ones, the rounding key and each slot's place."""
 
     def of_one_device(*arguments: Any) -> tuple[Array, Array]:
         updates, is_finite, _ = cohort_updates(*arguments, width=width)
@@ -338,7 +340,7 @@ def sharded(
 def trained_cohort(
     *arguments: Any, mesh: Mesh | None = None, width: int | None = None
 ) -> tuple[Float32[Array, "slots sent"], Bool[Array, " slots"], Key[Array, ""]]:
-    """Train a cohort as `cohort_updates` does, its slots spread over the mesh if there is one.
+    """Train a cohort as `cohort_updates` does, with its slots spread over the mesh.
 
     Args:
         arguments: As there, up to `present`; clients' data are best on all devices
@@ -366,7 +368,7 @@ def lowered_cohort_updates(
     mesh: Mesh | None,
     width: int | None = None,
 ) -> Any:
-    """Return the program that trains a cohort, lowered for its devices but not yet compiled.
+    """Lower the program that trains a cohort for its devices, without compiling it.
 
     Args:
         trainer: As in `cohort_updates`.

@@ -79,7 +79,7 @@ def server_step(
 
 
 class Trained(NamedTuple):
-    """What the local training of one round gives.
+    """Result of the local training of one round.
 
     Attributes:
         updates: f32 [slots, d].
@@ -93,7 +93,7 @@ class Trained(NamedTuple):
 
 
 class Round(NamedTuple):
-    """What one round receives.
+    """Inputs of one round.
 
     Of several in a program, each with an axis of rounds before it.
 
@@ -120,7 +120,7 @@ class Round(NamedTuple):
 
 
 class Carried(NamedTuple):
-    """What goes from round to round.
+    """State that goes from round to round.
 
     Attributes:
         parameters: f32 [d].
@@ -139,7 +139,7 @@ class Carried(NamedTuple):
 
 
 class Report(NamedTuple):
-    """What a round reports; on the device until it is read.
+    """Report of a round; on the device until it is read.
 
     Attributes:
         is_run: bool, or None for a round that was run by itself.
@@ -172,7 +172,7 @@ class Report(NamedTuple):
 
 
 class Fixed(NamedTuple):
-    """What is the same in all rounds.
+    """Inputs that are the same in all rounds.
 
     Attributes:
         key: Of the training.
@@ -189,8 +189,8 @@ class Fixed(NamedTuple):
 
 def trainer_at(trainer: Any, factor: Any, states: States | None = None) -> Any:
     """Return the trainer at a round's learning rate, with what clients have kept."""
-    own = trainer if factor is None else trainer.scaled(factor)
-    return own if states is None else Stateful(own, states)
+    scaled = trainer if factor is None else trainer.scaled(factor)
+    return scaled if states is None else Stateful(scaled, states)
 
 
 def aggregated(
@@ -211,7 +211,7 @@ def aggregated(
     sent, states = trained.updates, carried.states
     if states is not None:
         dim = carried.parameters.shape[0]
-        sent, own = _cut(sent, dim + states.shared.shape[0])
+        sent, states_sent = _cut(sent, dim + states.shared.shape[0])
     out, state = aggregator.aggregate(
         trained.rounding_key,
         carried.aggregator,
@@ -226,7 +226,7 @@ def aggregated(
     update = out.update
     if states is not None:
         update, change = _cut(update, dim)
-        states = _kept(states, change, own, round_.members, summed & is_ok)
+        states = _kept(states, change, states_sent, round_.members, summed & is_ok)
     before = carried.parameters, carried.server
     parameters, server_state, is_model_finite = server_step(
         server.update, *before, update, is_ok
@@ -263,9 +263,9 @@ def _cut(values: Array, at: int) -> tuple[Array, Array]:
 
 @jax.jit
 def _kept(
-    states: States, change: Array, own: Array, members: Array, summed: Array
+    states: States, change: Array, changed: Array, members: Array, summed: Array
 ) -> States:
-    """Return what is kept after a round.
+    """Return the state that is kept after a round.
 
     Of clients in its sum what is new, of others the old.
     """
@@ -274,7 +274,7 @@ def _kept(
     moved = states.shared + change * (count.astype(jnp.float32) / num_clients)
     places = jnp.where(summed, members, num_clients)  # one beyond the last is dropped
     shared = jnp.where(count > 0, moved, states.shared)
-    return States(shared, states.own.at[places].set(own, mode="drop"))
+    return States(shared, states.own.at[places].set(changed, mode="drop"))
 
 
 @jax.jit
@@ -283,7 +283,7 @@ def _picked(updates: Array, coordinates: Array) -> Array:
 
 
 def _learnt(out: Any, is_ok: Any, sends: Any) -> tuple[Any, Any]:
-    """Return who is in the round's sum, and in which learnt sum each client is."""
+    """Return the members of the round's sum, and the component of each client."""
     if hasattr(out, "components"):
         return out.summed, out.components
     # an aggregator that gives no more than a status sums those who send
@@ -295,7 +295,7 @@ def _learnt(out: Any, is_ok: Any, sends: Any) -> tuple[Any, Any]:
 def _failed_uploads(
     left_out: Any, is_finite: Array, sends: Array
 ) -> tuple[Array, Array]:
-    """Return whose upload failed, and whether the updates let the training continue.
+    """Return the failed uploads, and whether the training can continue.
 
     An aggregator that leaves out updates which are not finite needs one that is. Any
     other sums them with the rest, so that all must be.
@@ -367,8 +367,15 @@ def _where_run(
     """
 
     def run(carried: Carried, round_: Round) -> tuple[Carried, Report]:
-        own = fixed.aggregator, server, carried, trained(carried, round_), round_, keep
-        after, report = aggregated(*own, fixed.coordinates)
+        inputs = (
+            fixed.aggregator,
+            server,
+            carried,
+            trained(carried, round_),
+            round_,
+            keep,
+        )
+        after, report = aggregated(*inputs, fixed.coordinates)
         is_finite = functools.reduce(jnp.logical_and, map(jnp.all, report.is_finite))
         after = after._replace(is_sound=after.is_sound & is_finite)
         return after, report._replace(is_run=jnp.bool_(True), is_finite=is_finite)
@@ -428,11 +435,13 @@ def flat_updates(
         trainers: Any, parameters: Any, pool: Any, keys: Any, slots: Any
     ) -> Any:
         def one(position: Array, is_present: Array) -> Array:
-            own = jax.tree.map(lambda column: column[position], slots)
-            trainer: Any = jax.tree.map(lambda leaf: leaf[own.run], trainers)
-            key = jax.random.fold_in(keys[own.run], own.member)
-            size = jnp.where(is_present, pool.sizes[own.row], jnp.int32(0))
-            return client_update(trainer, key, parameters[own.run], pool, own.row, size)
+            slot = jax.tree.map(lambda column: column[position], slots)
+            trainer: Any = jax.tree.map(lambda leaf: leaf[slot.run], trainers)
+            key = jax.random.fold_in(keys[slot.run], slot.member)
+            size = jnp.where(is_present, pool.sizes[slot.row], jnp.int32(0))
+            return client_update(
+                trainer, key, parameters[slot.run], pool, slot.row, size
+            )
 
         updates = mapped(
             one, jnp.arange(slots.run.shape[0], dtype=jnp.int32), slots.present, width
@@ -462,7 +471,7 @@ def runs_program(
     width: int | None,
     tile: int,
 ) -> tuple[tuple[Carried, ...], Report]:
-    """Run rounds of several runs of one structure as one program, each run as by itself.
+    """Run rounds of several runs of one structure as one program, each as by itself.
 
     Args:
         fixed: Of each run.
@@ -479,16 +488,16 @@ def runs_program(
         What each run carries after its last, and the reports with axes of rounds and
         runs.
     """
-    own = _stacked(fixed)
+    of_runs = _stacked(fixed)
 
     def step(carried: Carried, round_: Round) -> tuple[Carried, Report]:
-        trained = _trained(own, carried, round_, first_rows, client_data, width)
+        trained = _trained(of_runs, carried, round_, first_rows, client_data, width)
 
         def one(run: tuple[Any, ...]) -> tuple[Carried, Report]:
             fixed, carried, trained, round_ = run
             return _where_run(fixed, lambda *_: trained, server, keep, carried, round_)
 
-        finished: Any = map_tiles(one, (own, carried, trained, round_), tile)
+        finished: Any = map_tiles(one, (of_runs, carried, trained, round_), tile)
         return finished
 
     after, reports = jax.lax.scan(step, _stacked(carried), _stacked(rounds, 1))
@@ -503,7 +512,7 @@ def _stacked(runs: tuple[Any, ...], axis: int = 0) -> Any:
 
 
 def _trained(
-    own: Fixed,
+    fixed: Fixed,
     carried: Carried,
     round_: Round,
     first_rows: Array,
@@ -512,7 +521,7 @@ def _trained(
 ) -> Trained:
     """Train a round's cohorts of all runs that run it."""
     num_runs, num_slots = round_.members.shape
-    trainers = own.trainer
+    trainers = fixed.trainer
     if round_.factor is not None:
         trainers = jax.vmap(trainer_at)(trainers, round_.factor)
     run_of = jnp.repeat(jnp.arange(num_runs, dtype=jnp.int32), num_slots)
@@ -521,7 +530,7 @@ def _trained(
     slots = Slots(run_of, members + first_rows[run_of], members, present.reshape(-1))
     width = measured_width(carried.parameters.shape[1]) if width is None else width
     updates, is_finite, rounding_keys, place = flat_updates(
-        trainers, carried.parameters, data, own.key, round_.index, slots, width=width
+        trainers, carried.parameters, data, fixed.key, round_.index, slots, width=width
     )
     if place is not None:
         updates, is_finite = updates[place], is_finite[place]

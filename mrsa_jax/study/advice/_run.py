@@ -245,8 +245,7 @@ def advise(
     clients in seconds, of 10,000 in a minute, and `trials=0` leaves them out.
 
     Source: Multi-RoundSecAgg, Theorem 1, for the sizes; what losses inside rounds do,
-    and the
-        choice, are this package's.
+    and the choice, are this package's.
     """
     known = [field.name for field in dataclasses.fields(AdviseConfig)]
     for name in settings:

@@ -27,7 +27,7 @@ _SLACKS = (0.0, 1.0)  # epsilon, by which p exceeds Theorem 4's threshold
 
 
 def reliable(context: Context) -> Found:
-    """Return Theorem 3: the chance of an unreliable round at its threshold, as n grows."""
+    """Return Theorem 3: the chance of an unreliable round at its threshold over n."""
     sizes = tuple(10**k for k in range(2, 5 if context.fast else 7))
     rows = []
     for total in TOTALS:
@@ -35,6 +35,7 @@ def reliable(context: Context) -> Found:
             q = step_rate(total)
             p = secagg.failures.reliable_connection_threshold(n, q)
             t = secagg.share_threshold(n, p)
+            # natural logarithms, turned into powers of ten for the table
             exact = secagg.failures.exact_reliability_union_bound(
                 n, p, q, t
             ) / math.log(10)
@@ -58,8 +59,10 @@ def reliable(context: Context) -> Found:
             above.empty,
             paper="at most n/(n-1)^2, which tends to 0",
             ours=f"at most 10^{(data['log10'] - data['proof']).max():.2f} of it",
-            tolerance=f"every q_total of Figure 3, n = 100 to {sizes[-1]:,}; exact binomial tails "
-            "at Remark 4's t",
+            tolerance=(
+                f"every q_total of Figure 3, n = 100 to {sizes[-1]:,}; exact binomial "
+                "tails at Remark 4's t"
+            ),
         ),
         state(
             "the same as n grows",
@@ -78,9 +81,8 @@ def reliable(context: Context) -> Found:
         checks,
         data,
         "Union bound on the chance of an unreliable round over CCESA(n, p) at Theorem "
-        "3's "
-        "threshold and Remark 4's t, from exact binomial tails. Dashed: the proof's "
-        "n/(n-1)^2.",
+        "3's threshold and Remark 4's t, from exact binomial tails. Dashed: the "
+        "proof's n/(n-1)^2.",
     )
 
 
@@ -88,22 +90,30 @@ def _out_of_reach() -> Check:
     """Judge a q_total over one half, where the printed threshold is negative."""
     n, p = 1000, 0.9
     q = step_rate(_MANY)
-    kept = 1 - _MANY
+    stays = 1 - _MANY
+    # the printed threshold, with a denominator below 0 where over half of the clients
+    # are lost
     threshold = (3 * math.sqrt((n - 1) * math.log(n - 1)) - 1) / (
-        (n - 1) * (2 * kept - 1)
+        (n - 1) * (2 * stays - 1)
     )
     t = secagg.share_threshold(n, p)
     # a client that nobody lost may still lack shares: its own and those of its
     # neighbours
-    lost = _tail_from(n - 1, p * kept, t - 1)
+    lost = _tail_from(n - 1, p * stays, t - 1)
     return state(
         f"p = {p:g} above the threshold at q_total = {_MANY:g}, n = {n}",
         not (p > threshold and lost < 1e-6),
         paper="reliable, as for every p above it",
-        ours=f"the threshold is {threshold:.3f}; a secret comes back with chance {lost:.1g}",
+        ours=(
+            f"the threshold is {threshold:.3f}; a secret comes back with chance "
+            f"{lost:.1g}"
+        ),
         tolerance="chance above 1e-6",
         otherwise="not stated",
-        note=f"the theorem gives no range of q; it needs (1 - q)^4 > 1/2, here {(1 - q) ** 4:.2g}",
+        note=(
+            "the theorem gives no range of q; it needs (1 - q)^4 > 1/2, here "
+            f"{(1 - q) ** 4:.2g}"
+        ),
     )
 
 
@@ -139,7 +149,9 @@ def private(context: Context) -> Found:
             for slack in _SLACKS
         ]
     data = rows_to_frame(rows)
+    # above the threshold the chance falls with n, at the threshold it settles
     falls, stays = (_curves(data, slack) for slack in reversed(_SLACKS))
+    # in units of the proof's 1/n^2
     far = data["far"] * data["n"].astype(float) ** 2
     checks = (
         state(
@@ -157,11 +169,12 @@ def private(context: Context) -> Found:
             ours=_ends(stays),
             tolerance=f"exact; falls from each n to the next, 100 to {sizes[-1]}",
             otherwise="our reading",
-            note="it rises towards 1 - 1/e, the chance at log n / n: without the proof's epsilon p "
-            "may be as near to the threshold as one likes. Such rounds leak where "
-            "shares come "
-            "back; at Remark 4's t hardly any do. Theorem 3's threshold is far above "
-            "this one",
+            note=(
+                "it rises towards 1 - 1/e, the chance at log n / n: without the "
+                "proof's epsilon p may be as near to the threshold as one likes. Such "
+                "rounds leak where shares come back; at Remark 4's t hardly any do. "
+                "Theorem 3's threshold is far above this one"
+            ),
         ),
         state(
             "(b): chance that |V_3| is further than sqrt(n log n) from its mean",
@@ -175,23 +188,25 @@ def private(context: Context) -> Found:
         checks,
         data,
         "Exact chance that G_3, the graph on the clients that are summed, is "
-        "disconnected: at "
-        "Theorem 4's threshold (solid) and at twice that (dashed). Dotted: 1 - 1/e.",
+        "disconnected: at Theorem 4's threshold (solid) and at twice that (dashed). "
+        "Dotted: 1 - 1/e.",
     )
 
 
 def _far(n: int, q: float) -> float:
     """Return the chance that V_3 misses its mean by more than sqrt(n log n)."""
-    kept = (1 - q) ** 3
-    distance = np.abs(np.arange(n + 1) - n * kept)
-    return float(np.exp(log_pmf(n, kept))[distance > math.sqrt(n * math.log(n))].sum())
+    # a client is in V_3 if it stays through three steps
+    stays = (1 - q) ** 3
+    distance = np.abs(np.arange(n + 1) - n * stays)
+    return float(np.exp(log_pmf(n, stays))[distance > math.sqrt(n * math.log(n))].sum())
 
 
 def _curves(data: pd.DataFrame, slack: float) -> list[np.ndarray]:
     """Return the chances over n at one epsilon, for each q_total."""
-    own = data[data["epsilon"] == slack]
+    at_slack = data[data["epsilon"] == slack]
     return [
-        rows.sort_values("n")["apart"].to_numpy() for _, rows in own.groupby("q_total")
+        rows.sort_values("n")["apart"].to_numpy()
+        for _, rows in at_slack.groupby("q_total")
     ]
 
 
@@ -220,15 +235,20 @@ def draw_reliable(figure: Figure, data: pd.DataFrame) -> None:
 
 
 def draw_private(figure: Figure, data: pd.DataFrame) -> None:
-    """Draw the chance of a disconnected graph over n (columns q_total, n, epsilon, apart)."""
+    """Draw the chance of a disconnected graph over n.
+
+    The columns are q_total, n, epsilon and apart.
+    """
     ax = figure.subplots()
     for _, rows, look in in_turn(
         data, "q_total", "$q_{{total}}$ = {:g}", color=COLOURS, marker=MARKERS
     ):
         for slack, line in zip(_SLACKS, ("-", "--"), strict=True):
-            own = rows[rows["epsilon"] == slack]
+            curve = rows[rows["epsilon"] == slack]
             label = look["label"] if slack == 0 else ""
-            ax.plot(own["n"], own["apart"], ms=5, ls=line, **look | {"label": label})
+            ax.plot(
+                curve["n"], curve["apart"], ms=5, ls=line, **look | {"label": label}
+            )
     ax.axhline(1 - 1 / math.e, color="#777777", ls=":", label="1 - 1/e")
     ax.plot([], [], color="#444444", ls="--", label="at twice the threshold")
     ax.set(xscale="log", yscale="log", xlabel="clients n (log axis)")

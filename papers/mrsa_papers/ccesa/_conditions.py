@@ -25,7 +25,10 @@ if TYPE_CHECKING:
 
 
 class Rounds(NamedTuple):
-    """Many rounds: graphs bool [B, n, n], survivors bool [B, 5, n], thresholds int [B, n]."""
+    """Many rounds: graphs, survivors and thresholds.
+
+    The shapes are bool [B, n, n], bool [B, 5, n] and int [B, n].
+    """
 
     graphs: np.ndarray
     alive: np.ndarray
@@ -93,9 +96,11 @@ def private(context: Context) -> Found:
             ours=f"{converse} of {rounds}",
             tolerance=_every(context),
             otherwise="paper errs",
-            note="the theorem's own C_l+ is right: a neighbour in V_2 - V_3 that is not "
-            "informative keeps its pads with the component unknown, which step (a) "
-            "drops",
+            note=(
+                "the theorem's own C_l+ is right: a neighbour in V_2 - V_3 that is not "
+                "informative keeps its pads with the component unknown, which step (a) "
+                "drops"
+            ),
         ),
         _as_step_3_prints(withheld, rounds, "Theorem 2"),
     )
@@ -114,7 +119,10 @@ def _as_step_3_prints(wrong: int, rounds: int, theorem: str) -> Check:
         paper="Step 3 sends shares of neighbours; Definition 3 counts the own one",
         ours=f"{wrong} of {rounds}",
         otherwise="our reading",
-        note="the two are read by Definition 3: a client sends the share of its own b_i too",
+        note=(
+            "the two are read by Definition 3: a client sends the share of its own b_i "
+            "too"
+        ),
     )
 
 
@@ -124,7 +132,7 @@ def _every(context: Context) -> str:
 
 
 def _counted(context: Context) -> pd.DataFrame:
-    """Return, for each n and t, in how many rounds each condition holds and is wrong."""
+    """Count for each n and t the rounds in which each condition holds or is wrong."""
 
     def made() -> pd.DataFrame:
         jobs = [(n, t) for n in (2, 3, 4) for t in range(1, n + 2)]
@@ -139,8 +147,8 @@ def _counted(context: Context) -> pd.DataFrame:
 
 
 def judged(rounds: Rounds) -> dict[str, int]:
-    """Count in how many rounds each condition holds, and in how many the pads say otherwise."""
-    learnt, withheld = known_sums(rounds), known_sums(rounds, own=False)
+    """Count the rounds in which each condition holds or contradicts the pads."""
+    learnt, withheld = known_sums(rounds), known_sums(rounds, withheld_too=False)
     third = rounds.alive[:, 3]
     size = third.sum(axis=1)
     whole = third @ (1 << np.arange(third.shape[1]))
@@ -153,8 +161,8 @@ def judged(rounds: Rounds) -> dict[str, int]:
         "private": np.asarray(secagg.is_private(*rounds)),
     }
     true = {
-        name: _truths(known, whole, size)
-        for name, known in (("all", learnt), ("own", withheld))
+        name: _truths(sums_known, whole, size)
+        for name, sums_known in (("all", learnt), ("own", withheld))
     }
     converse = connected | closed.all(axis=1)
     return {
@@ -174,50 +182,57 @@ def judged(rounds: Rounds) -> dict[str, int]:
 
 
 def _truths(
-    known: np.ndarray, whole: np.ndarray, size: np.ndarray
+    is_known: np.ndarray, whole: np.ndarray, size: np.ndarray
 ) -> dict[str, np.ndarray]:
-    """Return which rounds are reliable and which private, by what sums are known."""
-    at_whole = known[np.arange(len(whole)), whole]
+    """Decide from the known sums which rounds are reliable and which are private."""
+    at_whole = is_known[np.arange(len(whole)), whole]
     # neither the empty set nor V_3
-    parts = known.sum(axis=1) - 1 - (at_whole & (whole > 0))
+    parts = is_known.sum(axis=1) - 1 - (at_whole & (whole > 0))
     return {"reliable": at_whole, "private": (parts == 0) | (size < 2)}
 
 
-def known_sums(rounds: Rounds, *, own: bool = True) -> Bool[np.ndarray, "rounds sets"]:
+def known_sums(
+    rounds: Rounds, *, withheld_too: bool = True
+) -> Bool[np.ndarray, "rounds sets"]:
     """Return of each set of clients (the bits of its number) whether its sum is learnt.
 
     Args:
         rounds: The rounds.
-        own: Whether clients send the shares of their own seeds, which Step 3 does not
-            print.
+        withheld_too: Whether clients send the shares of their own seeds, which Step 3
+            does not print.
 
     Returns:
         True for the empty set, False for sets that reach outside V_3.
     """
     graphs, alive, n = rounds.graphs, rounds.alive, rounds.graphs.shape[-1]
-    seen = _informative(rounds, own=own)
+    seen = _informative(rounds, withheld_too=withheld_too)
     summed, lost = alive[:, 3], alive[:, 2] & ~alive[:, 3]
     sets = (np.arange(2**n)[:, None] >> np.arange(n)) & 1 == 1
     # a self pad is left on
     hidden = (sets[None] & ~(summed & seen)[:, None, :]).any(axis=2)
     for i, j in itertools.combinations(range(n), 2):
         used = graphs[:, i, j] & alive[:, 2, i] & alive[:, 2, j]
-        known = (lost[:, i] & seen[:, i]) | (lost[:, j] & seen[:, j])
+        is_alone = (lost[:, i] & seen[:, i]) | (lost[:, j] & seen[:, j])
         both = sets[:, i] & sets[:, j]  # both added it, one with each sign
-        left = (sets[:, i] | sets[:, j]) & ~both
-        hidden |= (used & ~known)[:, None] & left[None]
+        rest = (sets[:, i] | sets[:, j]) & ~both
+        hidden |= (used & ~is_alone)[:, None] & rest[None]
     return ~hidden
 
 
 def _informative(
-    rounds: Rounds, *, own: bool = True
+    rounds: Rounds, *, withheld_too: bool = True
 ) -> Bool[np.ndarray, "rounds clients"]:
-    holders = rounds.graphs | (np.eye(rounds.graphs.shape[-1], dtype=bool) & own)
+    holders = rounds.graphs | (
+        np.eye(rounds.graphs.shape[-1], dtype=bool) & withheld_too
+    )
     return (holders & rounds.alive[:, 4, None, :]).sum(axis=2) >= rounds.thresholds
 
 
 def _joined(rounds: Rounds) -> Bool[np.ndarray, "rounds clients clients"]:
-    """Return which clients of V_3 are joined by a path through G_3, each with itself."""
+    """Return which clients of V_3 are joined by a path through G_3.
+
+    Each client is joined with itself.
+    """
     third = _pairs(rounds.alive[:, 3])
     reach = (rounds.graphs | np.eye(rounds.graphs.shape[-1], dtype=bool)) & third
     for _ in range(rounds.graphs.shape[-1].bit_length()):
@@ -253,13 +268,15 @@ def every_round(n: int, threshold: int) -> Rounds:
 def _caption(context: Context, name: str, words: str) -> str:
     return (
         f"Rounds of few clients: {_every(context)}. Shown: the share that is {name} "
-        f"({words}); "
-        "crosses: rounds in which the theorem and the pads disagree."
+        f"({words}); crosses: rounds in which the theorem and the pads disagree."
     )
 
 
 def draw_reliable(figure: Figure, data: pd.DataFrame) -> None:
-    """Draw the share of reliable rounds by threshold (columns n, t, rounds, reliable)."""
+    """Draw the share of reliable rounds over the threshold.
+
+    The columns are n, t, rounds and reliable.
+    """
     _draw(figure, data, "reliable", "Theorem 1: the sum over V₃ is learnt")
 
 

@@ -39,6 +39,7 @@ def _root(n: float | int) -> float:
     return math.sqrt(n * math.log(n))
 
 
+# the factor m is the same at every n, so a fit over n need not know it
 _GROWTHS: dict[str, Callable[[float], float]] = {
     "n": lambda n: n,
     "n^2": lambda n: n * n,
@@ -46,7 +47,7 @@ _GROWTHS: dict[str, Callable[[float], float]] = {
     "sqrt(n log n)": _root,
     "n sqrt(n log n)": lambda n: n * _root(n),
 }
-"""How something grows with n, in words; `m` before it is a factor apart."""
+"""Words for a growth with n; `m` before it is a factor of its kind."""
 
 
 _LOST_PADS = "server: keystream words of lost clients' pads"
@@ -57,11 +58,11 @@ _CELLS = {
     "client: keystream words": {"CCESA": "m sqrt(n log n)", "SecAgg": "m n"},
     _LOST_PADS: {"CCESA": "m n sqrt(n log n)", "SecAgg": "m n^2"},
 }
-"""What is counted, and how the paper says that it grows, by scheme."""
+"""Counted quantities and the growth that the paper states for each scheme."""
 
 
 def growth(context: Context) -> Found:
-    """Return Table 1: counted bytes and operations over n, and their fitted exponents."""
+    """Return Table 1: counted bytes and operations over n, with fitted exponents."""
     sizes = (100, 200, 400, 800) if context.fast else (100, 200, 400, 800, 1600, 3200)
     data = rows_to_frame(
         {"scheme": scheme, "n": n, "quantity": name, "value": value}
@@ -77,18 +78,17 @@ def growth(context: Context) -> Found:
         fits[name, scheme] = claim, _fit(data[chosen], claim)
         checks.append(_grows_as(name, scheme, *fits[name, scheme]))
     checks += [_printed_server_cell(data), *_reliability_and_privacy()]
-    own = [fits[pair] for pair in zip(data["quantity"], data["scheme"], strict=True)]
-    data["claim"], data["exponent"] = zip(*own, strict=True)
+    exponents = [
+        fits[pair] for pair in zip(data["quantity"], data["scheme"], strict=True)
+    ]
+    data["claim"], data["exponent"] = zip(*exponents, strict=True)
     return Found(
         tuple(checks),
         data,
         f"Means over {_HISTORIES} sampled histories of dropouts on one graph for each "
-        "n (p*, "
-        f"Remark 4's t, q_total = {_TOTAL:g}, m = 10,000, 16-bit ring; SecAgg: "
-        "complete graph, "
-        "t = n/2 + 1). A count is fitted as a power of the claimed growth: 1 means "
-        "that it grows "
-        "so. FedAvg moves the residues alone.",
+        f"n (p*, Remark 4's t, q_total = {_TOTAL:g}, m = 10,000, 16-bit ring; SecAgg: "
+        "complete graph, t = n/2 + 1). A count is fitted as a power of the claimed "
+        "growth: 1 means that it grows so. FedAvg moves the residues alone.",
     )
 
 
@@ -97,6 +97,7 @@ def _counted(seed: int, scheme: str, n: int) -> dict[str, float]:
 
     Of clients who did everything, and the server's.
     """
+    # graph and histories of an n do not depend on the other sizes
     key, q = fold(as_key(seed), n), step_rate(_TOTAL)
     if scheme == "CCESA":
         p, _, t = thresholds_of(n, _TOTAL)
@@ -106,21 +107,24 @@ def _counted(seed: int, scheme: str, n: int) -> dict[str, float]:
     keys = jax.random.split(fold(key, 2), _HISTORIES)
     everybody = jnp.ones((n, _HISTORIES), jnp.bool_)
     histories = np.asarray(jax.jit(independent_steps(q).sample)(keys, everybody))
+    # [histories, steps, clients]
     survivors = np.moveaxis(histories, -1, 0)
     costs = secagg.round_costs(adjacency, survivors, t, _DIM, _MODULUS)
     did_everything, inputs = survivors[:, 4], survivors[:, 3].sum(axis=-1)
+    # over the steps: bytes of each client in each history
     moved = (costs.bytes_up + costs.bytes_down).sum(axis=1)
     per_client = {
         "client: bytes beyond residues": moved - 2 * _DIM,
         "client: field products of sharing": costs.client.share_products.sum(axis=1),
         "client: keystream words": costs.client.prg_words.sum(axis=1),
     }
-    found = {
+    quantities = {
         name: float(values[did_everything].mean())
         for name, values in per_client.items()
     }
+    # without the one pad that each summed client has for itself
     words = costs.server.prg_words.sum(axis=-1) - inputs * _DIM
-    return found | {
+    return quantities | {
         "server: bytes beyond residues": float(
             (moved.sum(axis=-1) - inputs * 2 * _DIM).mean()
         ),
@@ -157,19 +161,21 @@ def _printed_server_cell(data: pd.DataFrame) -> Check:
         ours=f"(m n log n)^{exponent:.3f}",
         tolerance=f"exponent at most {1 + _CLOSE:g}",
         otherwise="paper errs",
-        note="with a fixed dropout rate up to order n clients are lost, each with order "
-        "sqrt(n log n) pads to remove: O(m n sqrt(n log n)), which also gives the "
-        "factor "
-        "sqrt(n / log n) that the text claims",
+        note=(
+            "with a fixed dropout rate up to order n clients are lost, each with order "
+            "sqrt(n log n) pads to remove: O(m n sqrt(n log n)), which also gives the "
+            "factor sqrt(n / log n) that the text claims"
+        ),
     )
 
 
 def _reliability_and_privacy() -> Iterator[Check]:
-    """Judge the reliability and privacy cells on the exact first moment and Theorem 6."""
+    """Judge the reliability and privacy cells by the first moment and Theorem 6."""
     shares, privacy = [], []
     for n in SIZES:
         p, q, t = thresholds_of(n, _TOTAL)
         log = secagg.failures.log_reliability_first_moment(n, p, q, t)
+        # c solves n e^(-c sqrt(n log n)) = the chance
         shares.append((math.log(n) - log) / _root(n))
         privacy.append(secagg.privacy_bound(n, p, q) / math.log(n))
     yield state(
@@ -180,9 +186,11 @@ def _reliability_and_privacy() -> Iterator[Check]:
         ours=f"c from {min(shares):.2f} to {max(shares):.2f} over n = 100 to 1000",
         tolerance="at least 1",
         otherwise="paper errs",
-        note="Appendix E shows Theta(sqrt(n log n)) in the exponent, with a constant below 1; "
-        "it also prints e^(-n log n) for it once. Computed from the expected number of "
-        "unrecoverable secrets",
+        note=(
+            "Appendix E shows Theta(sqrt(n log n)) in the exponent, with a constant "
+            "below 1; it also prints e^(-n log n) for it once. Computed from the "
+            "expected number of unrecoverable secrets"
+        ),
     )
     yield state(
         "CCESA: C of n^(-C), the chance that a round is not private",
@@ -204,6 +212,7 @@ def bandwidths(context: Context) -> Found:
     rows = []
     for n in SIZES:
         p = secagg.connection_probability(n, 0.0)
+        # the mean degree, which the paper's count takes for |Adj|
         degree = (n - 1) * p
         wire = [8 * sum(wire_terms(k).values()) for k in (degree, n - 1)]
         paper = (bandwidth_bits(degree), bandwidth_bits(n - 1))
@@ -215,15 +224,13 @@ def bandwidths(context: Context) -> Found:
         (*_formula_checks(data), *_turbo_checks()),
         data,
         "Bits a client moves beyond FedAvg's residues at p* (q_total = 0, a_K = a_S = "
-        "256), as a "
-        "share of SecAgg's: the paper's count, and the messages really sent, with ids, "
-        "headers, "
-        "tags and 36-byte shares.",
+        "256), as a share of SecAgg's: the paper's count, and the messages really "
+        "sent, with ids, headers, tags and 36-byte shares.",
     )
 
 
 def wire_terms(degree: float | int) -> dict[str, float]:
-    """Split what a client really sends and receives, residues apart, into bytes by term.
+    """Split the bytes that a client sends and receives by term, without residues.
 
     The paper's count is the first two terms at a_K = a_S = 256; the rest is what it
     leaves out. On the wire a share is 36 bytes (9 limbs of 31 bits in 32-bit words),
@@ -279,8 +286,10 @@ def _formula_checks(data: pd.DataFrame) -> Iterator[Check]:
         paper="B_CCESA / B_SA",
         ours=f"equal within {100 * wire:.2f} %",
         tolerance="1 %",
-        note=f"the messages carry up to {100 * beyond:.0f} % more than the paper's count: "
-        "ids, headers, tags, and 36 bytes a share",
+        note=(
+            f"the messages carry up to {100 * beyond:.0f} % more than the paper's "
+            "count: ids, headers, tags, and 36 bytes a share"
+        ),
     )
 
 
@@ -296,7 +305,10 @@ def _turbo_checks() -> Iterator[Check]:
         3.0,
         100 * printed / turbo,
         tolerance=0.5,
-        note="printed to a whole percent; nearly all is L / (4 n), the residues themselves",
+        note=(
+            "printed to a whole percent; nearly all is L / (4 n), the residues "
+            "themselves"
+        ),
     )
     yield compare(
         "the same (%), with B_CCESA at p*",
@@ -314,7 +326,10 @@ def draw_growth(figure: Figure, data: pd.DataFrame) -> None:
 
 
 def _draw_quantity(ax: Axes, data: pd.DataFrame) -> None:
-    """Draw one quantity over n on log axes with its fit (columns scheme, n, value, claim, ...)."""
+    """Draw one quantity over n on log axes with its fit.
+
+    The columns are scheme, n, value, claim and those of the fit.
+    """
     for scheme, curve in data.groupby("scheme", sort=False):
         claim, exponent = curve.iloc[0][["claim", "exponent"]]
         base = claim if claim.isalnum() else f"({claim})"
@@ -333,7 +348,10 @@ def _draw_quantity(ax: Axes, data: pd.DataFrame) -> None:
 
 
 def draw_bandwidths(figure: Figure, data: pd.DataFrame) -> None:
-    """Draw CCESA's additional bandwidth over SecAgg's (columns n, ratio, wire_ratio)."""
+    """Draw CCESA's additional bandwidth over SecAgg's.
+
+    The columns are n, ratio and wire_ratio.
+    """
     ax = figure.subplots()
     ax.plot(
         data["n"],

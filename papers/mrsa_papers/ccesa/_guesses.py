@@ -1,4 +1,4 @@
-"""What an attack on many models was right about, over all models of a kind.
+"""Rates of correct guesses of an attack, over all models of a kind.
 
 Membership inference: each model is asked about its own samples and as many others.
 """
@@ -48,7 +48,9 @@ def _cases(guesses: Sequence[Guesses]) -> Iterator[tuple[Guesses, list[Guesses]]
 
 
 def score_rows(guesses: Sequence[Guesses]) -> list[dict[str, Any]]:
-    """Return a row for each training set, kind of model and attack, over all targets and seeds.
+    """Return the rates of each training set, kind of model and attack.
+
+    They are over all targets and seeds.
 
     Candidates called members are those who score at least the adversary's threshold;
     members found at a rate of false positives are those who score above all but so many
@@ -63,7 +65,7 @@ def score_rows(guesses: Sequence[Guesses]) -> list[dict[str, Any]]:
         low, high = binomial_interval(right, trials)
         areas = np.concatenate([guess.areas for guess in together])
         middle, reach = float(areas.mean()), float(half_interval(areas))
-        found = _found(together, [trials // 2 // 1000, trials // 2 // 100])
+        rates = _found(together, [trials // 2 // 1000, trials // 2 // 100])
         rows.append(
             {
                 "size": case.size,
@@ -83,15 +85,17 @@ def score_rows(guesses: Sequence[Guesses]) -> list[dict[str, Any]]:
                 "auc low": middle - reach,
                 "auc high": middle + reach,
                 "auc half at 99.9 %": float(half_interval(areas, 0.999)),
-                "found at 0.1 %": found[0],
-                "found at 1 %": found[1],
+                "found at 0.1 %": rates[0],
+                "found at 1 %": rates[1],
             }
         )
     return rows
 
 
 def curve_rows(guesses: Sequence[Guesses], method: Method) -> list[dict[str, Any]]:
-    """Return points of an attack's curves, and between which luck alone lies (95 %, pointwise).
+    """Return points of an attack's curves, and the range of pure luck.
+
+    The range holds 95 % of guesses at each point.
 
     Of n others k are called members by luck: their threshold is exceeded with a chance
     that is Beta(k + 1, n - k), and so is it by each of as many members.
@@ -108,14 +112,14 @@ def curve_rows(guesses: Sequence[Guesses], method: Method) -> list[dict[str, Any
         low, high = (
             np.asarray(luck.ppf(q), np.float64) / others for q in (0.025, 0.975)
         )
-        found = _found(together, counts.tolist())
+        rates = _found(together, counts.tolist())
         rows += [
             {
                 "size": case.size,
                 "scheme": case.scheme,
                 "method": method,
                 "fpr": float(counts[k]) / others,
-                "tpr": found[k],
+                "tpr": rates[k],
                 "chance low": float(low[k]),
                 "chance high": float(high[k]),
             }
@@ -128,5 +132,8 @@ def _found(together: Sequence[Guesses], allowed: Sequence[int]) -> list[float]:
     """Return the share of members who score above all but so many of the others."""
     size = together[0].size
     scores = np.stack([guess.scores for guess in together])
-    own, others = scores[..., :size].ravel(), np.sort(scores[..., size:].ravel())[::-1]
-    return [float((own > others[count]).mean()) for count in allowed]
+    members, others = (
+        scores[..., :size].ravel(),
+        np.sort(scores[..., size:].ravel())[::-1],
+    )
+    return [float((members > others[count]).mean()) for count in allowed]

@@ -35,7 +35,7 @@ _SMOOTHNESS = 0.3  # weight of the total variation: Fredrikson et al. denoise fo
 
 
 def inversion(context: Context) -> Found:
-    """Return Figures 2 and B.2: faces (or digits) from plain and padded local models."""
+    """Return Figures 2 and B.2: faces or digits from plain and padded local models."""
     dataset = context.images
     threshold = secagg.connection_probability(_CLIENTS, 0.0)
     chances = (threshold, _PRINTED_SHARE)
@@ -51,10 +51,9 @@ def inversion(context: Context) -> Found:
     ]
     guess = 1 / dataset.num_classes
     total = frame[frame["scheme"] == _TOTAL]["identified"].astype(bool)
-    known = (
+    adversary = (
         "from the sum of all, which every scheme gives the server and which is sent "
-        "back to all, "
-        f"{int(total.sum())} of {len(total)} are identified"
+        f"back to all, {int(total.sum())} of {len(total)} are identified"
     )
     checks = (
         _seen(
@@ -71,7 +70,7 @@ def inversion(context: Context) -> Found:
                 guess,
                 "no clue",
                 is_hidden=True,
-                note=known if k == 0 else "",
+                note=adversary if k == 0 else "",
             )
             for k, name in enumerate(names[1:])
         ),
@@ -110,14 +109,14 @@ def inversion(context: Context) -> Found:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class _People:
-    """Who is looked for.
+    """The people that the attack looks for.
 
     The clients' classes, the classes' mean images, who is shown where.
     """
 
     labels: np.ndarray
     means: np.ndarray
-    shown: dict[int, int]  # client -> column of the figure
+    columns: dict[int, int]  # client -> column of the figure
 
 
 def _attacked(
@@ -179,9 +178,9 @@ def _overheard(
     average = secagg.ring_average(
         quantize.stochastic(lines.LEVELS, lines.CLIP), _CLIENTS, dim, fidelity="sets"
     )
-    asked = np.ones((rounds - 1, _CLIENTS), np.bool_)
+    cohorts = np.ones((rounds - 1, _CLIENTS), np.bool_)
     before = federated.train(
-        key, federated.Training(model, clients, asked, trainer, average)
+        key, federated.Training(model, clients, cohorts, trainer, average)
     )
     start = on_device(before.parameters, jnp.float32)
     updates = federated.client_updates(
@@ -193,20 +192,24 @@ def _overheard(
 def _people(
     dataset: data.Dataset, clients: data.ClientData, *, is_shown: bool
 ) -> _People:
-    own = np.asarray(clients.labels)[np.asarray(clients.indices)[:, 0]]
+    class_of_client = np.asarray(clients.labels)[np.asarray(clients.indices)[:, 0]]
     labels = np.asarray(dataset.train_labels)
     classes = range(dataset.num_classes)
     means = np.stack([dataset.train_inputs[labels == c].mean(axis=0) for c in classes])
     first = (
-        [int(np.flatnonzero(own == c)[0]) for c in classes][:_SHOWN] if is_shown else []
+        [int(np.flatnonzero(class_of_client == c)[0]) for c in classes][:_SHOWN]
+        if is_shown
+        else []
     )
-    return _People(own, means, {client: column for column, client in enumerate(first)})
+    return _People(
+        class_of_client, means, {client: column for column, client in enumerate(first)}
+    )
 
 
 def _originals(
     dataset: data.Dataset, clients: data.ClientData, people: _People
 ) -> list[dict[str, Any]]:
-    """Return a row with an image of each client who is shown, and one with its class's mean."""
+    """Return a training image and the class's mean for each client in the figure."""
     indices = np.asarray(clients.indices)
     kinds = (
         ("training image", lambda client: dataset.train_inputs[indices[client, 0]]),
@@ -221,13 +224,13 @@ def _originals(
             **image_as_cells(stretched(image(client))),
         }
         for name, image in kinds
-        for client, column in people.shown.items()
+        for client, column in people.columns.items()
     ]
 
 
 def _judged(name: str, images: np.ndarray, people: _People) -> list[dict[str, Any]]:
-    """Return for each client whether the image of its own class is most like that class."""
-    found = attacks.identified(images, people.means)
+    """Return for each client whether its class's image is most like that class."""
+    places = attacks.identified(images, people.means)
     rows: list[dict[str, Any]] = []
     for client, label in enumerate(people.labels.tolist()):
         image = images[client, label]
@@ -235,21 +238,26 @@ def _judged(name: str, images: np.ndarray, people: _People) -> list[dict[str, An
             "scheme": name,
             "client": client,
             "class": label,
-            "identified": bool(found[client, label]),
+            "identified": bool(places[client, label]),
             "r": _likeness(image, people.means[label]),
         }
-        if client in people.shown:
-            row |= {"column": people.shown[client], **image_as_cells(stretched(image))}
+        if client in people.columns:
+            row |= {
+                "column": people.columns[client],
+                **image_as_cells(stretched(image)),
+            }
         rows.append(row)
     return rows
 
 
 def _likeness(image: np.ndarray, reference: np.ndarray) -> float:
     """Return the correlation of two images' pixels; 0 where one has no contrast."""
-    one, other = (np.asarray(each, np.float64).ravel() for each in (image, reference))
-    one, other = one - one.mean(), other - other.mean()
-    size = float(np.linalg.norm(one) * np.linalg.norm(other))
-    return float(one @ other) / size if size > 1e-12 else 0.0
+    first, second = (
+        np.asarray(each, np.float64).ravel() for each in (image, reference)
+    )
+    first, second = first - first.mean(), second - second.mean()
+    size = float(np.linalg.norm(first) * np.linalg.norm(second))
+    return float(first @ second) / size if size > 1e-12 else 0.0
 
 
 def _seen(
@@ -261,8 +269,8 @@ def _seen(
     is_hidden: bool,
     note: str = "",
 ) -> Check:
-    own = frame[frame["scheme"] == name]
-    counts = [(int(own["identified"].sum()), len(own))]
+    rows = frame[frame["scheme"] == name]
+    counts = [(int(rows["identified"].sum()), len(rows))]
     claim = f"clients identified from what is sent, {name}"
     return lines.chance_check(
         claim, counts, guess, is_hidden=is_hidden, paper=paper, note=note
@@ -270,7 +278,10 @@ def _seen(
 
 
 def _forty_percent(context: Context) -> Check:
-    """Judge the share of resources by Appendix D.1's count and by what its p can do at n = 40."""
+    """Judge the printed share of resources.
+
+    Appendix D.1's count gives the share, and n = 40 what its p can do.
+    """
     n, p = _CLIENTS, _PRINTED_SHARE
     trials = 1000 if context.fast else 20_000
     share, enough = bandwidth_share(n, p), bandwidth_share(n, 0.7)
@@ -292,10 +303,11 @@ def _forty_percent(context: Context) -> Check:
         tolerance="fewer than half of the rounds fail, nobody lost",
         otherwise="our reading",
         of_data=False,
-        note=f"resources are read as p, by Appendix D.1. t = {rule} is Remark 4's, 21 that of "
-        f"Figure B.1, whose p = 0.7 costs {100 * enough:.1f} %. Pads hide the models "
-        "at p = 0.4 "
-        "too, but their sum is lost",
+        note=(
+            f"resources are read as p, by Appendix D.1. t = {rule} is Remark 4's, 21 "
+            f"that of Figure B.1, whose p = 0.7 costs {100 * enough:.1f} %. Pads hide "
+            "the models at p = 0.4 too, but their sum is lost"
+        ),
     )
 
 

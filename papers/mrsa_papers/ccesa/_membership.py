@@ -85,7 +85,7 @@ def members(context: Context) -> Found:
 
 @dataclasses.dataclass(frozen=True)
 class _Setting:
-    """How much is done.
+    """The size of the experiment.
 
     `sizes` gives the paper's n_train by the samples of a client here.
     """
@@ -101,6 +101,7 @@ def _setting(fast: bool, dataset: data.Dataset) -> _Setting:
     """Return training sets of the paper's shares of CIFAR-10's 50,000 samples."""
     count = len(dataset.train_labels)
     # leaves others for the attack
+    # a client's samples, those of as many non-members, and two shadow sets must fit
     most = (count + len(dataset.test_labels)) // (_CLIENTS + 3)
     sizes = {min(count * n // 50_000 // _CLIENTS, most): n for n in _PRINTED}
     sizes = {size: n for size, n in sizes.items() if size >= _LEAST}
@@ -120,7 +121,7 @@ def _setting(fast: bool, dataset: data.Dataset) -> _Setting:
 def _attacked(
     context: Context, setting: _Setting, dataset: data.Dataset, size: int, seed: int
 ) -> list[Guesses]:
-    """Train clients of so many samples, overhear their first models, and attack them."""
+    """Train clients of one size, overhear their first models, and attack them."""
     key = jax.random.fold_in(context.key(seed), size)
     model = federated.mlp(dataset.num_classes, hidden_sizes=(32,))
     trainer = federated.local_sgd(model, 0.1, batch_size=10, num_epochs=setting.epochs)
@@ -152,7 +153,7 @@ def _overheard(
     model: Any,
     trainer: federated.LocalSGD,
 ) -> tuple[tuple[str, ...], attacks.views.MembershipView, int]:
-    """Return what is seen, as names and as a view of the clients' samples and of others.
+    """Return the names of the overheard models, and the adversary's view of samples.
 
     Training and test samples are dealt to the clients, to those who are asked about
     though nobody trained on them (as many, where there are so many) and to the
@@ -164,7 +165,10 @@ def _overheard(
     pair = (dataset.train_labels, dataset.test_labels)
     labels = jnp.concatenate([on_device(each, jnp.int32) for each in pair])
     order = host_generator(key, Stream.PARTITION).permutation(len(labels))
+    # the first samples are members, the next are asked about, the rest is the
+    # adversary's
     held = _CLIENTS * size
+    # a small data set leaves fewer non-members than members
     num_others = min(held, len(order) - held - 2 * size)
     clients = data.ClientData(
         inputs=inputs,
@@ -176,17 +180,17 @@ def _overheard(
     start = federated.initial_parameters(key, model, dataset.input_shape)
     updates = federated.client_updates(key, model, start, clients, trainer)
     seen = _seen(wire(key, start[None, :] + updates, (_CHANCE,)))
-    asked, own = np.split(order, [held + num_others])
+    candidates, shadows = np.split(order, [held + num_others])
     view = attacks.views.MembershipView(
         model,
         on_device(np.stack(list(seen.values()))),
         start,
         dataset.input_shape,
         dataset.num_classes,
-        inputs[asked],
-        labels[asked],
-        inputs[own],
-        labels[own],
+        inputs[candidates],
+        labels[candidates],
+        inputs[shadows],
+        labels[shadows],
     )
     return tuple(seen), view, num_others
 
@@ -197,6 +201,7 @@ def _seen(line: Wire) -> dict[str, np.ndarray]:
     For each client its own or its sum's mean.
     """
     models = {PLAIN: line.read(PLAIN)}
+    # each client of a sum is attacked through the sum's mean
     models |= {
         _sum_name(size): np.repeat(line.means(size), size, axis=0) for size in _SUMS
     }
@@ -209,7 +214,7 @@ def _sum_name(size: int) -> str:
 
 
 def sum_size(scheme: str) -> int:
-    """Return how many clients' models are in what is seen; 0 for padded ones.
+    """Return the number of clients in an overheard model; 0 for padded ones.
 
     Examples:
         >>> sum_size("sum of 4"), sum_size("SecAgg")
@@ -220,29 +225,31 @@ def sum_size(scheme: str) -> int:
 
 
 def _places(size: int, num_others: int) -> Int[np.ndarray, "targets candidates"]:
-    """Return for each client the places of its own samples and of as many that nobody has."""
+    """Return the places of each client's samples, and of equally many of no client."""
     first = size * np.arange(_CLIENTS)[:, None]
-    own = first + np.arange(size)
-    return np.concatenate([own, _CLIENTS * size + own % num_others], axis=1)
+    samples = first + np.arange(size)
+    return np.concatenate([samples, _CLIENTS * size + samples % num_others], axis=1)
 
 
 def _labelled(
     measure: str, rows: list[dict[str, Any]], setting: _Setting, dataset: data.Dataset
 ) -> Iterator[dict[str, Any]]:
-    """Yield rows with the names that tables show and what the paper prints of these data."""
+    """Yield rows with the names of the tables and the printed values for these data."""
     columns = (PLAIN, SECAGG, ccesa_name(_CHANCE))
     is_own = is_data_of(dataset, "cifar10")
     for row in rows:
         size, method, scheme = (row.pop(name) for name in ("size", "method", "scheme"))
-        own = setting.sizes[size]
+        printed_size = setting.sizes[size]
         has_print = is_own and method == "shadow" and scheme in columns
         printed = (
-            _PRINTED[own][columns.index(scheme)] if has_print else (math.nan, math.nan)
+            _PRINTED[printed_size][columns.index(scheme)]
+            if has_print
+            else (math.nan, math.nan)
         )
         yield {
             "measure": measure,
             "n_train": _CLIENTS * size,
-            "printed n_train": own,
+            "printed n_train": printed_size,
             "scheme": scheme,
             "method": _METHODS[method],
             **row,
@@ -255,15 +262,17 @@ def _labelled(
 
 
 def _checks(scores: pd.DataFrame) -> Iterator[Check]:
-    """Yield the claims of both tables, that on recall, and how all attacks fare under pads."""
-    own = scores[scores["method"] == _METHODS["shadow"]]
+    """Yield the claims of both tables, on recall, and on all attacks under pads."""
+    shadow_scores = scores[scores["method"] == _METHODS["shadow"]]
     hidden = (SECAGG, ccesa_name(_CHANCE))
     for what, hits, trials, printed in (
         ("accuracy", "right", "trials", "printed"),
         ("precision", "hits", "called", "printed precision"),
     ):
         for scheme in (PLAIN, *hidden):
-            rows = own[(own["scheme"] == scheme) & (own[trials] > 0)]
+            rows = shadow_scores[
+                (shadow_scores["scheme"] == scheme) & (shadow_scores[trials] > 0)
+            ]
             words = "random guess" if scheme in hidden else "better than a guess"
             paper = (
                 ", ".join(f"{value:.2f} %" for value in rows[printed].dropna()) or words
@@ -280,7 +289,7 @@ def _checks(scores: pd.DataFrame) -> Iterator[Check]:
                 labels=[f"n_train = {n}: " for n in rows["n_train"]],
                 note=_sums_note(scores) if is_first else "",
             )
-    yield _recall(own)
+    yield _recall(shadow_scores)
     yield _areas(scores[scores["scheme"].isin(hidden)])
 
 
@@ -296,19 +305,18 @@ def _sums_note(scores: pd.DataFrame) -> str:
         for method, rows in first.groupby("method", sort=False)
     ]
     ratio = first[first["method"] == _METHODS["likelihood_ratio"]].set_index("scheme")
-    found = ", ".join(
+    words = ", ".join(
         f"{100 * ratio.loc[name, 'found at 0.1 %']:.1f} %" for name in names
     )
     return (
         f"area under the curve for T = 1, {', '.join(map(str, _SUMS))} at the smallest "
-        "set: "
-        f"{'; '.join(parts)}. Members found at 0.1 % false positives by likelihood "
-        f"ratio: {found}"
+        f"set: {'; '.join(parts)}. Members found at 0.1 % false positives by "
+        f"likelihood ratio: {words}"
     )
 
 
-def _recall(own: pd.DataFrame) -> Check:
-    """Judge the recall that the two tables imply for FedAvg, with as many members as others.
+def _recall(shadow_scores: pd.DataFrame) -> Check:
+    """Judge the recall that both tables imply for FedAvg, at equal numbers.
 
     With r found and f of the others called, accuracy is (1 + r - f) / 2 and precision r
     / (r + f).
@@ -317,7 +325,7 @@ def _recall(own: pd.DataFrame) -> Check:
         100 * (2 * accuracy - 100) / 100 / (1 - (100 - precision) / precision)
         for (accuracy, precision), *_ in _PRINTED.values()
     ]
-    ours = own[own["scheme"] == PLAIN]["recall"]
+    ours = shadow_scores[shadow_scores["scheme"] == PLAIN]["recall"]
     return state(
         "recall of the attack, FedAvg, by Tables 3 and B.1",
         min(implied) >= 90,
@@ -326,9 +334,11 @@ def _recall(own: pd.DataFrame) -> Check:
         tolerance="at least 90 %",
         otherwise="paper errs",
         of_data=False,
-        note="members and others are as many: accuracy (1 + r - f)/2 and precision r/(r + f) give "
-        "the recall r. In our runs: "
-        f"{', '.join(f'{100 * value:.1f} %' for value in ours)}",
+        note=(
+            "members and others are as many: accuracy (1 + r - f)/2 and precision r/(r "
+            "+ f) give the recall r. In our runs: "
+            f"{', '.join(f'{100 * value:.1f} %' for value in ours)}"
+        ),
     )
 
 
@@ -358,43 +368,35 @@ def _caption(setting: _Setting, dataset: data.Dataset) -> str:
     )
     return (
         f"{dataset.name} (CIFAR-10 in the paper): {_CLIENTS} clients (10 in the paper; "
-        "12 make "
-        f"even sums), n_train = {sizes}: its shares of the data set. A network of 32 "
-        "hidden units, "
-        f"{setting.epochs} local epochs, rate 0.1, batch 10: the clients overfit. "
-        "Overheard are "
-        f"the models of the first round, {setting.seeds} seeds, each client attacked "
-        "with its own "
-        f"samples and as many that nobody trained on. Shadow models: {setting.shadows} "
-        "of the "
-        f"adversary's own samples, {setting.ratio_shadows} for the likelihood ratio "
-        "(smallest "
+        f"12 make even sums), n_train = {sizes}: its shares of the data set. A network "
+        f"of 32 hidden units, {setting.epochs} local epochs, rate 0.1, batch 10: the "
+        "clients overfit. Overheard are the models of the first round, "
+        f"{setting.seeds} seeds, each client attacked with its own samples and as many "
+        f"that nobody trained on. Shadow models: {setting.shadows} of the adversary's "
+        f"own samples, {setting.ratio_shadows} for the likelihood ratio (smallest "
         f"n_train alone; about {setting.ratio_shadows // (2 * _CLIENTS)} saw each "
-        "sample that is "
-        "asked about, so it is weaker than one of hundreds of models). Padded models "
-        "are read as "
-        f"if they had no pads; CCESA at p = {_CHANCE:g} (at n = {_CLIENTS} p* is "
-        f"{secagg.connection_probability(_CLIENTS, 0.0):.2f}, no chance). "
-        "Thresholds are fitted to single models, so for sums read the area. Intervals: "
-        "Clopper-Pearson (left) and Student's over models (middle), 95 %; grey: where "
-        "curves lie "
-        "by luck."
+        "sample that is asked about, so it is weaker than one of hundreds of models). "
+        f"Padded models are read as if they had no pads; CCESA at p = {_CHANCE:g} (at "
+        f"n = {_CLIENTS} p* is {secagg.connection_probability(_CLIENTS, 0.0):.2f}, no "
+        "chance). Thresholds are fitted to single models, so for sums read the area. "
+        "Intervals: Clopper-Pearson (left) and Student's over models (middle), 95 %; "
+        "grey: where curves lie by luck."
     )
 
 
 def draw_members(figure: Figure, data: pd.DataFrame) -> None:
-    """Draw accuracy by training set, areas by size of the sum, and curves on log axes."""
+    """Draw accuracy by training set, areas by size of the sum, and curves."""
     figure.set_size_inches(14.5, 4.3)
-    left, middle, right = figure.subplots(1, 3)
+    first, middle, right = figure.subplots(1, 3)
     scores = data[data["measure"] == "scores"]
     main = scores[scores["method"] == "shadow models"]
-    _draw_accuracy(left, main[main["scheme"].map(sum_size) <= 1])
+    _draw_accuracy(first, main[main["scheme"].map(sum_size) <= 1])
     sizes = scores["scheme"].map(sum_size)
     smallest = scores["n_train"] == scores["n_train"].min()
     sums = scores.assign(size=sizes)[(sizes > 0) & smallest]
     _draw_areas(middle, sums)
     _draw_roc(right, data[data["measure"] == "curve"])
-    left.set_title("Shadow models")
+    first.set_title("Shadow models")
     middle.set_title("Sums of T, smallest training set")
     right.set_title("Likelihood ratio, smallest training set")
 
@@ -404,8 +406,8 @@ def _draw_accuracy(ax: Axes, data: pd.DataFrame) -> None:
     count = data["scheme"].nunique()
     sizes = sorted(data["n_train"].unique())
     schemes = in_turn(data, "scheme", color=_COLOURS, marker=_MARKERS)
-    for k, (_, own, look) in enumerate(schemes):
-        rows = own.set_index("n_train").reindex(sizes)
+    for k, (_, scores_of_scheme, look) in enumerate(schemes):
+        rows = scores_of_scheme.set_index("n_train").reindex(sizes)
         places = np.arange(len(sizes)) + 0.2 * (k - (count - 1) / 2)
         middle, low, high = (
             100 * rows[name] for name in ("accuracy", "lower", "upper")
@@ -456,7 +458,7 @@ def _draw_areas(ax: Axes, data: pd.DataFrame) -> None:
 
 
 def _draw_roc(ax: Axes, data: pd.DataFrame, lowest: float = 1e-3) -> None:
-    """Draw the share of members found over the share of others called members, on log axes."""
+    """Draw the share of members found over false alarms, on log axes."""
     for _, rows, look in in_turn(data, "scheme", color=_COLOURS, ls=_STYLES):
         curve = rows[(rows["fpr"] >= lowest) & (rows["tpr"] >= lowest)].sort_values(
             "fpr"

@@ -98,8 +98,8 @@ def faces(context: Context) -> Found:
         checks,
         frame,
         _caption(runs, frame, "the AT&T faces of 40 people", "t = 21 for every p")
-        + " The paper's two q_total are lost with its figure; read: 0 and 0.1, those of its "
-        f"Table 2. Of rounds at p = 0.7 fail {_failing(runs, 0.7)}; p* is "
+        + " The paper's two q_total are lost with its figure; read: 0 and 0.1, those "
+        f"of its Table 2. Of rounds at p = 0.7 fail {_failing(runs, 0.7)}; p* is "
         f"{secagg.connection_probability(40, 0.0):.3f} at q_total = 0 and "
         f"{secagg.connection_probability(40, 0.1):.3f}, no chance, at 0.1.",
     )
@@ -110,9 +110,10 @@ def _objects_runs(context: Context) -> Runs:
 
     Appendix G.2.1's training; minibatches of ten are a reading (McMahan's).
     """
-    fast, own = context.fast, context.images.input_shape == (32, 32, 3)
+    # only images of CIFAR's shape can be given to VGG-11
+    fast, is_colour = context.fast, context.images.input_shape == (32, 32, 3)
     small = functools.partial(federated.mlp, hidden_sizes=(32,))
-    build = federated.logistic if fast else federated.vgg11 if own else small
+    build = federated.logistic if fast else federated.vgg11 if is_colour else small
     model = build(context.images.num_classes)
     threshold = secagg.connection_probability(1000, 0.1)
     return Runs(
@@ -126,6 +127,7 @@ def _objects_runs(context: Context) -> Runs:
             ),
         },
         chances=(1.0, threshold, 0.25, 0.2, 0.15),
+        # failures are simulated at more values of p than are trained
         grid=(
             0.15,
             0.17,
@@ -142,8 +144,8 @@ def _objects_runs(context: Context) -> Runs:
             0.35,
         ),
         threshold=None,
-        rounds=8 if fast else 200 if own else 50,
-        every=2 if fast else 10 if own else 2,
+        rounds=8 if fast else 200 if is_colour else 50,
+        every=2 if fast else 10 if is_colour else 2,
         seeds=2 if fast else 3,
         trials=200 if fast else 2000,
         model=model,
@@ -175,12 +177,15 @@ def _faces_runs(context: Context) -> Runs:
 
 
 def one_class(key: Key[Array, ""], dataset: data.Dataset) -> data.ClientData:
-    """Return forty clients of one class each, with ten images as a person of AT&T has."""
+    """Deal one class to each of forty clients, ten images per client as in AT&T."""
     return first_samples(data.shards(key, dataset, 40, single_label=True), 10)
 
 
 def faces_trainer(model: Any) -> federated.LocalSGD:
-    """Return Appendix G.1's training; all of a client's images in a step are a reading."""
+    """Return Appendix G.1's training.
+
+    All of a client's images in one step is a reading.
+    """
     return federated.local_sgd(model, 0.05, batch_size=10, num_epochs=50)
 
 
@@ -192,22 +197,25 @@ def _measure(runs: Runs) -> pd.DataFrame:
 def _curve(
     frame: pd.DataFrame, split: str, total: float, chance: float
 ) -> pd.DataFrame:
-    own = frame[frame["measure"] == "accuracy"]
-    return own[
-        (own["split"] == split) & (own["q_total"] == total) & (own["p"] == chance)
+    tests = frame[frame["measure"] == "accuracy"]
+    return tests[
+        (tests["split"] == split) & (tests["q_total"] == total) & (tests["p"] == chance)
     ]
 
 
 def _below(frame: pd.DataFrame, split: str, total: float, chance: float) -> Interval:
     """Return by how many points p ends below SecAgg, over paired seeds."""
-    whole, own = (late_accuracy(_curve(frame, split, total, p)) for p in (1.0, chance))
-    return difference(whole, own)
+    whole, sparse = (
+        late_accuracy(_curve(frame, split, total, p)) for p in (1.0, chance)
+    )
+    return difference(whole, sparse)
 
 
 def _suffices(
     frame: pd.DataFrame, runs: Runs, split: str, total: float, chance: float, name: str
 ) -> Check:
     """Judge that CCESA(n, p) reaches SecAgg's accuracy."""
+    # paired by seed, so differences vary less than the accuracies
     gap = _below(frame, split, total, chance)
     ends = [
         100 * float(late_accuracy(_curve(frame, split, total, p)).mean())
@@ -221,17 +229,21 @@ def _suffices(
         (-gap).reaches(-_CLOSE),
         paper="SecAgg's accuracy",
         ours=f"{gap} points below ({ends[0]:.1f} % and {ends[1]:.1f} %)",
-        tolerance=f"95 % interval of {runs.seeds} paired seeds at most {_CLOSE:g} point below",
-        note=f"{learnt:.1f} of {runs.rounds} rounds learnt; {_rate(frame, total, chance)}"
-        f"{_others(frame, runs, split, total, chance)}",
+        tolerance=(
+            f"95 % interval of {runs.seeds} paired seeds at most {_CLOSE:g} point below"
+        ),
+        note=(
+            f"{learnt:.1f} of {runs.rounds} rounds learnt; "
+            f"{_rate(frame, total, chance)}{_others(frame, runs, split, total, chance)}"
+        ),
         key=f"{name} against SecAgg, {split}, q_total = {total:g}",
     )
 
 
 def _rate(frame: pd.DataFrame, total: float, chance: float) -> str:
-    """Return how often simulated rounds fail at p."""
-    own = frame[(frame["measure"] == "failure") & (frame["q_total"] == total)]
-    row = own[own["p"] == chance].iloc[0]
+    """Say how often simulated rounds fail at p."""
+    failures = frame[(frame["measure"] == "failure") & (frame["q_total"] == total)]
+    row = failures[failures["p"] == chance].iloc[0]
     return (
         f"{int(row['count'])} of {int(row['trials'])} simulated rounds fail "
         f"({row['lower']:.2g} to {row['upper']:.2g}; Theorem 5: {row['theorem 5']:.2g})"
@@ -239,23 +251,23 @@ def _rate(frame: pd.DataFrame, total: float, chance: float) -> str:
 
 
 def _failing(runs: Runs, chance: float) -> str:
-    """Return the share of rounds that fail at p for each q_total of the paper's Figure 3."""
+    """Return the share of rounds that fail at p for each q_total of Figure 3."""
     n, t, seed = runs.num_clients, runs.shares(chance), runs.context.seed
-    found = {
+    rates = {
         q: secagg.failure_rates(
             seed, n, chance, step_rate(q), t, runs.trials
         ).unreliable.rate
         for q in TOTALS
     }
     return ", ".join(
-        f"{100 * rate:.0f} % (q_total = {total:g})" for total, rate in found.items()
+        f"{100 * rate:.0f} % (q_total = {total:g})" for total, rate in rates.items()
     )
 
 
 def _others(
     frame: pd.DataFrame, runs: Runs, split: str, total: float, chance: float
 ) -> str:
-    """Return what sparser graphs give, where p itself is claimed to be enough."""
+    """Give the gaps of sparser graphs, where p itself is claimed to be enough."""
     parts = [
         f"p = {p:g}: {_below(frame, split, total, p)} points below"
         for p in runs.chances
@@ -290,16 +302,19 @@ def _printed_shares() -> Check:
         tolerance="within 1 point of either",
         otherwise="paper errs",
         of_data=False,
-        note="the two contradict each other and the paper's own count, in proportion to n p; the "
-        f"caption's 75 % is what is saved. At p* it is {threshold:.1f} %",
+        note=(
+            "the two contradict each other and the paper's own count, in proportion to "
+            f"n p; the caption's 75 % is what is saved. At p* it is {threshold:.1f} %"
+        ),
     )
 
 
 def _theorem_5(frame: pd.DataFrame) -> Check:
     """Judge the bound where it says anything: inside its domain, below 1."""
-    own = frame[(frame["measure"] == "failure") & (frame["theorem 5"] < 1)]
-    above = own[own["lower"] > own["theorem 5"]]
-    ratio = (own["theorem 5"] / own["rate"])[own["count"] >= 20]
+    bounded = frame[(frame["measure"] == "failure") & (frame["theorem 5"] < 1)]
+    # a bound is refuted only where the interval lies above it
+    above = bounded[bounded["lower"] > bounded["theorem 5"]]
+    ratio = (bounded["theorem 5"] / bounded["rate"])[bounded["count"] >= 20]
     spread = (
         f", {ratio.min():.1f} to {ratio.max():.0f} times the rate" if len(ratio) else ""
     )
@@ -307,7 +322,10 @@ def _theorem_5(frame: pd.DataFrame) -> Check:
         "Theorem 5 over simulated rounds",
         above.empty,
         paper="a bound on the chance of an unreliable round",
-        ours=f"above the rate at {len(own) - len(above)} of {len(own)} values of p{spread}",
+        ours=(
+            f"above the rate at {len(bounded) - len(above)} of {len(bounded)} values "
+            f"of p{spread}"
+        ),
         tolerance="lower ends of 95 % intervals",
     )
 
@@ -325,7 +343,7 @@ def _same(runs: Runs, chance: float, name: str) -> Check:
     )
 
 
-def _caption(runs: Runs, frame: pd.DataFrame, own: str, threshold: str) -> str:
+def _caption(runs: Runs, frame: pd.DataFrame, printed_data: str, threshold: str) -> str:
     experiment, trainer = runs.experiment(next(iter(runs.splits))), runs.trainer
     sizes = experiment.clients(0).sizes
     momentum = (
@@ -333,40 +351,36 @@ def _caption(runs: Runs, frame: pd.DataFrame, own: str, threshold: str) -> str:
     )
     clipped = float(frame["most clipped"].max())
     return (
-        f"{runs.context.images.name} ({own} in the paper): {runs.num_clients} clients "
-        "of "
-        f"{int(sizes.min())} to {int(sizes.max())} training samples, all asked in "
-        "every round; a "
-        f"model of {experiment.dim} parameters, {trainer.num_epochs} local epochs, "
-        "rate "
+        f"{runs.context.images.name} ({printed_data} in the paper): {runs.num_clients} "
+        f"clients of {int(sizes.min())} to {int(sizes.max())} training samples, all "
+        f"asked in every round; a model of {experiment.dim} parameters, "
+        f"{trainer.num_epochs} local epochs, rate "
         f"{float(trainer.learning_rate):g}{momentum}, batch {trainer.batch_size}, "
-        f"{runs.rounds} "
-        f"rounds, {runs.seeds} paired seeds, {threshold}.{bands(runs.seeds)} A round "
-        "whose sum "
-        "cannot be unmasked leaves the model alone. Right: share of simulated rounds "
-        "that fail, "
-        f"with Clopper-Pearson 95 % intervals, {runs.trials} rounds each, a new graph "
-        "in each; "
-        f"triangles: none failed. At most {100 * clipped:.2g} % of a round's update "
-        "entries were "
-        "clipped."
+        f"{runs.rounds} rounds, {runs.seeds} paired seeds, "
+        f"{threshold}.{bands(runs.seeds)} A round whose sum cannot be unmasked leaves "
+        "the model alone. Right: share of simulated rounds that fail, with "
+        f"Clopper-Pearson 95 % intervals, {runs.trials} rounds each, a new graph in "
+        f"each; triangles: none failed. At most {100 * clipped:.2g} % of a round's "
+        "update entries were clipped."
     )
 
 
 def draw_reliability(figure: Figure, data: pd.DataFrame) -> None:
-    """Draw accuracy over rounds for several p, a panel a setting, and the rates of failure."""
+    """Draw accuracy over rounds for several p, and the failure rates."""
     tests = data[data["measure"] == "accuracy"].copy()
     tests["curve"] = [_curve_name(p) for p in tests["p"]]
     panels = list(tests.groupby(["split", "q_total"], sort=False))
     figure.set_size_inches(4.4 * (len(panels) + 1) + 0.6, 4.1)
-    *left, right = figure.subplots(1, len(panels) + 1)
-    for k, (ax, ((split, total), rows)) in enumerate(zip(left, panels, strict=True)):
+    *curve_axes, right = figure.subplots(1, len(panels) + 1)
+    for k, (ax, ((split, total), rows)) in enumerate(
+        zip(curve_axes, panels, strict=True)
+    ):
         draw_seed_curves(ax, rows, curve="curve")
         ax.set_title(f"{split}, $q_{{total}}$ = {total:g}")
         if k:
             ax.set_ylabel("")
-            ax.sharey(left[0])
-    left[-1].legend(loc="center right")
+            ax.sharey(curve_axes[0])
+    curve_axes[-1].legend(loc="center right")
     _draw_rates(right, data[data["measure"] == "failure"])
     right.set_title("Rounds that fail")
 
@@ -378,7 +392,7 @@ def _curve_name(p: float) -> str:
 
 
 def _draw_rates(ax: Axes, data: pd.DataFrame) -> None:
-    """Draw the share of simulated rounds that fail over p, with intervals and bounds."""
+    """Draw the share of simulated rounds that fail over p, and its bounds."""
     for i, (total, rows) in enumerate(data.groupby("q_total")):
         curve, colour = rows.sort_values("p"), _COLOURS[i % 6]
         failed, none = curve[curve["count"] > 0], curve[curve["count"] == 0]

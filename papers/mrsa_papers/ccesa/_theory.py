@@ -38,12 +38,16 @@ TABLE_2_PARAMETERS = (
 # One colour for each q_total, in order.
 COLOURS = ("#000000", "#56B4E9", "#009E73", "#D55E00", "#CC79A7", "#0072B2")
 _DASHES = {
-    "P_r, t rounded up": "-", "P_r, real t": ":", "P_r, exact union bound": "--", "P_p": "-",
-}  # fmt: skip
+    "P_r, t rounded up": "-",
+    "P_r, real t": ":",
+    "P_r, exact union bound": "--",
+    "P_p": "-",
+}
 
 
 def step_rate(total: float) -> float:
     """Return q of one step from q_total = 1 - (1 - q)^4."""
+    # by logarithms, since 1 - (1 - total)^(1/4) loses the digits of a small total
     return -math.expm1(0.25 * math.log1p(-total))
 
 
@@ -55,11 +59,12 @@ def thresholds_of(n: int, total: float) -> tuple[float, float, int]:
 
 def real_threshold(n: int, p: float) -> float:
     """Return Remark 4's t before it is rounded up."""
+    # Remark 4: half of the mean degree and a deviation, plus one
     return ((n - 1) * p + math.sqrt((n - 1) * math.log(n - 1)) + 1.0) / 2.0
 
 
 def bandwidth_bits(degree: float | int) -> float:
-    """Return B_CCESA, the bits that a client moves beyond FedAvg's residues, with nobody lost.
+    """Return B_CCESA: the bits per client beyond FedAvg's residues without losses.
 
     B_CCESA = 2 (|Adj| + 1) a_K + (5 |Adj| + 1) a_S at a_K = a_S = 256 (Appendix D.1):
     two public keys up and 2 |Adj| down, 2 |Adj| shares up and down, |Adj| + 1 shares up
@@ -97,16 +102,15 @@ def error_bounds(context: Context) -> Found:
         (*_figure_3_checks(data), _simulated(context)),
         data,
         "Theorem 5 (unreliable) and Theorem 6 (not private) at the threshold "
-        "connection "
-        "probability and Remark 4's t. Dotted: t before it is rounded up, with which "
-        "the paper's "
-        "figure was most likely drawn.",
+        "connection probability and Remark 4's t. Dotted: t before it is rounded up, "
+        "with which the paper's figure was most likely drawn.",
     )
 
 
 def _figure_3_checks(data: pd.DataFrame) -> Iterator[Check]:
     worst = data.loc[data.groupby("bound")["log10"].idxmax()].set_index("bound")
     rounded = data[data["bound"] == "P_r, t rounded up"]
+    # the points at which the claim fails as printed
     above = rounded[rounded["log10"] >= -2]
     where = ", ".join(
         f"{10 ** row['log10']:.4f} at q_total = {row['q_total']:g}"
@@ -134,9 +138,11 @@ def _figure_3_checks(data: pd.DataFrame) -> Iterator[Check]:
         ours=f"above it at n = {', '.join(map(str, sorted(only)))}: {where}",
         tolerance="every point",
         otherwise="paper errs",
-        note="Theorem 5 evaluated at the t that Remark 4 prescribes and Table 2 uses; the "
-        "exact binomial tail, without Chernoff's step, is at most "
-        f"{10 ** worst['log10']['P_r, exact union bound']:.4f}",
+        note=(
+            "Theorem 5 evaluated at the t that Remark 4 prescribes and Table 2 uses; "
+            "the exact binomial tail, without Chernoff's step, is at most "
+            f"{10 ** worst['log10']['P_r, exact union bound']:.4f}"
+        ),
     )
     yield _bounds_fall_with_p()
 
@@ -144,14 +150,14 @@ def _figure_3_checks(data: pd.DataFrame) -> Iterator[Check]:
 def _simulated(context: Context) -> Check:
     """Count unreliable rounds at n = 100, where the bound itself exceeds the claim."""
     trials = 4_000 if context.fast else 40_000
-    found = []
+    rows = []
     for total in TOTALS:
         rates = secagg.failure_rates(
             context.seed, 100, *thresholds_of(100, total), trials
         )
-        found.append(rates.unreliable)
-    counts = ", ".join(str(rate.count) for rate in found)
-    worst = max(rate.upper for rate in found)
+        rows.append(rates.unreliable)
+    counts = ", ".join(str(rate.count) for rate in rows)
+    worst = max(rate.upper for rate in rows)
     return state(
         "simulated P_e^(r) at n = 100 with Remark 4's t",
         worst < 0.01,
@@ -167,6 +173,7 @@ def _bounds_fall_with_p() -> Check:
     rises = []
     for n, total in ((100, 0.0), (100, 0.1), (400, 0.05)):
         start, q, t = thresholds_of(n, total)
+        # p = 1 is left out: there the chances are 0 and their logarithms infinite
         grid = np.linspace(start, 1.0, 9)[:-1]
         for log in (
             [secagg.reliability_bound(n, float(p), q, t) for p in grid],
@@ -195,6 +202,8 @@ def unmasking(context: Context) -> Found:
     data = rows_to_frame(rows)
     share = data["exact"] / data["bound"]
     largest = data.iloc[int(share.to_numpy().argmax())]
+    # the attack needs 2t - 1 neighbours, of which the complete graph gives n - 1 < 2t -
+    # 1
     complete = max(secagg.failures.unmasking_bound(n, 1.0, n // 2 + 1) for n in SIZES)
     checks = (
         state(
@@ -215,24 +224,23 @@ def unmasking(context: Context) -> Found:
     return Found(
         checks,
         data,
-        "Chance that some client has at least 2t - 1 neighbours, so that the attack "
-        "of Appendix F could collect both of its secrets: exact tails at p* and Remark "
-        "4's t, and "
-        "Hoeffding's bound n/(n-1)^2.",
+        "Chance that some client has at least 2t - 1 neighbours, so that the attack of "
+        "Appendix F could collect both of its secrets: exact tails at p* and Remark "
+        "4's t, and Hoeffding's bound n/(n-1)^2.",
     )
 
 
 def draw_bounds(figure: Figure, data: pd.DataFrame) -> None:
     """Draw Theorem 5 with t rounded up and real, and Theorem 6 beside it."""
     figure.set_size_inches(12.4, 4.2)
-    left, right = figure.subplots(1, 2)
+    first, right = figure.subplots(1, 2)
     reliability = ("P_r, t rounded up", "P_r, real t", "P_r, exact union bound")
-    _draw_bound(left, data, reliability, -2)
+    _draw_bound(first, data, reliability, -2)
     _draw_bound(right, data, ("P_p",), -40)
-    left.set_title("Unreliable: Theorem 5 at p*")
+    first.set_title("Unreliable: Theorem 5 at p*")
     right.set_title("Not private: Theorem 6 at p*")
-    left.get_legend().remove()
-    handles, labels = left.get_legend_handles_labels()
+    first.get_legend().remove()
+    handles, labels = first.get_legend_handles_labels()
     right.legend(
         handles, labels, loc="upper left", bbox_to_anchor=(1.01, 1.0), borderaxespad=0.0
     )
@@ -248,8 +256,14 @@ def _draw_bound(
         rest = {"color": look["color"], "lw": 1.2}  # of all but the first bound
         for name in bounds:
             curve = curves[curves["bound"] == name].sort_values("n")
-            own = look | {"lw": 1.8} if name == bounds[0] else rest
-            ax.plot(curve["n"], curve["log10"], ls=_DASHES.get(name, "--"), ms=5, **own)
+            look_of_line = look | {"lw": 1.8} if name == bounds[0] else rest
+            ax.plot(
+                curve["n"],
+                curve["log10"],
+                ls=_DASHES.get(name, "--"),
+                ms=5,
+                **look_of_line,
+            )
     for name in bounds[1:]:
         ax.plot(
             [], [], color="#444444", lw=1.2, ls=_DASHES.get(name, "--"), label=name[5:]
@@ -271,7 +285,10 @@ def _draw_bound(
 
 
 def draw_unmasking(figure: Figure, data: pd.DataFrame) -> None:
-    """Draw the chance of the unmasking attack over n (columns q_total, n, exact, bound)."""
+    """Draw the chance of the unmasking attack over n.
+
+    The columns are q_total, n, exact and bound.
+    """
     ax = figure.subplots()
     bound = data.drop_duplicates("n")
     ax.plot(

@@ -62,15 +62,17 @@ def threshold_probabilities(context: Context) -> Found:
         ),
     ]
     for _, row in data[~agree].iterrows():
-        known = (row["q_total"], row["n"]) in _MISPRINTS
+        is_misprinted = (row["q_total"], row["n"]) in _MISPRINTS
         checks.append(
             compare(
                 f"p* at q_total = {row['q_total']:g}, n = {int(row['n'])}",
                 row["printed"],
                 round(row["ours"], 5),
                 tolerance=0.0005,
-                truth=row["50 digits"] if known else None,
-                note="no base of the logarithm and no way of rounding explains all five",
+                truth=row["50 digits"] if is_misprinted else None,
+                note=(
+                    "no base of the logarithm and no way of rounding explains all five"
+                ),
             )
         )
     return Found(
@@ -79,19 +81,19 @@ def threshold_probabilities(context: Context) -> Found:
 
 
 def _in_decimals(n: int, total: float) -> float:
-    """Return p* of eq. (5) in 50-digit decimals, apart from the library's own arithmetic."""
+    """Compute p* of eq. (5) in 50-digit decimals, without the library's arithmetic."""
     with decimal.localcontext() as settings:
         settings.prec = 50
-        kept = 1 - decimal.Decimal(str(total))
+        stays = 1 - decimal.Decimal(str(total))
         size = decimal.Decimal(n)
-        left = (
-            size * (kept.ln() * decimal.Decimal("0.75")).exp()
+        log_term = (
+            size * (stays.ln() * decimal.Decimal("0.75")).exp()
             - (size * size.ln()).sqrt()
         )
-        fewest = left.to_integral_value(decimal.ROUND_CEILING)
+        fewest = log_term.to_integral_value(decimal.ROUND_CEILING)
         private = fewest.ln() / fewest
         reliable = (3 * ((size - 1) * (size - 1).ln()).sqrt() - 1) / (
-            (size - 1) * (2 * kept - 1)
+            (size - 1) * (2 * stays - 1)
         )
         return float(max(private, reliable))
 
@@ -100,11 +102,11 @@ def share_thresholds(context: Context) -> Found:
     """Return Remark 4's t and eq. (5)'s p as the paper uses them elsewhere."""
     rows, checks = [], []
     for n, total, t, p in TABLE_2_PARAMETERS:
-        own = secagg.connection_probability(n, total)
+        exact = secagg.connection_probability(n, total)
         rows.append(_threshold_row("Table 2", n, total, p, t))
         name = f"Table 2, n = {n}, q_total = {total:g}"
-        checks.append(compare(f"{name}: p*", p, round(own, 4)))
-        checks.append(compare(f"{name}: t", t, secagg.share_threshold(n, own)))
+        checks.append(compare(f"{name}: p*", p, round(exact, 4)))
+        checks.append(compare(f"{name}: t", t, secagg.share_threshold(n, exact)))
     rows.append(_threshold_row("Figure 4", 1000, 0.1, 0.3106, None))
     rows.append(_threshold_row("Figure B.1", 40, math.nan, 0.7, 21))
     checks += [
@@ -127,26 +129,26 @@ def share_thresholds(context: Context) -> Found:
             ours=f"{secagg.connection_probability(40, 0.1):.4f}",
             tolerance="at most 1",
             otherwise="not stated",
-            note="the figure's two q_total are lost; no graph meets Remark 1 at 0.1, where p* is "
-            "at most 1 from n = 55 on. At q_total = 0 it is "
-            f"{secagg.connection_probability(40, 0.0):.3f}",
+            note=(
+                "the figure's two q_total are lost; no graph meets Remark 1 at 0.1, "
+                "where p* is at most 1 from n = 55 on. At q_total = 0 it is "
+                f"{secagg.connection_probability(40, 0.0):.3f}"
+            ),
         ),
     ]
     return Found(
         tuple(checks),
         rows_to_frame(rows),
         "t of Remark 4 (bars), the mean number of share holders left, (n - 1) p (1 - "
-        "q)^4 + 1, "
-        "and half of all holders: t lies between them, so that shares suffice after "
-        "dropouts and "
-        "two disjoint sets of holders do not.",
+        "q)^4 + 1, and half of all holders: t lies between them, so that shares "
+        "suffice after dropouts and two disjoint sets of holders do not.",
     )
 
 
 def _threshold_row(
     where: str, n: int, total: float, p: float, printed: int | None
 ) -> dict:
-    kept = 1.0 if math.isnan(total) else 1.0 - total
+    stays = 1.0 if math.isnan(total) else 1.0 - total
     return {
         "where": where,
         "n": n,
@@ -154,7 +156,7 @@ def _threshold_row(
         "p": p,
         "printed": printed,
         "t": secagg.share_threshold(n, p),
-        "holders left": (n - 1) * p * kept + 1,
+        "holders left": (n - 1) * p * stays + 1,
         "half of holders": ((n - 1) * p + 1) / 2,
     }
 
@@ -191,16 +193,16 @@ def draw_probabilities(figure: Figure, data: pd.DataFrame) -> None:
 
 
 def draw_thresholds(figure: Figure, data: pd.DataFrame) -> None:
-    """Draw t between what survives and half of all holders, as shares of the holders' mean."""
+    """Draw t between the survivors and half of all holders, as shares of their mean."""
     ax = figure.subplots()
     places = np.arange(len(data))[::-1]
     holders = 2 * data["half of holders"]
     ax.barh(
         places, data["t"] / holders, height=0.55, color="#56B4E9", label="t of Remark 4"
     )
-    left = data["holders left"] / holders
+    share_left = data["holders left"] / holders
     ax.plot(
-        left,
+        share_left,
         places,
         "D",
         color="#009E73",

@@ -74,10 +74,11 @@ def running_times(context: Context) -> Found:
             _draw(context.seed, "SecAgg", n, total, n // 2 + 1, 1.0),
             _draw(context.seed, "CCESA", n, total, t, p),
         ]
+        # a round of 500 clients takes minutes, and its times vary less
         repeats = 2 if context.fast else 3 if n == 100 else 1
-        for case, found in zip(pair, _measure(pair, repeats), strict=True):
-            rows += _rows(case, found)
-            if not found.is_right:
+        for case, measured in zip(pair, _measure(pair, repeats), strict=True):
+            rows += _rows(case, measured)
+            if not measured.is_right:
                 failed.append(f"{case.scheme} at n = {n}, q_total = {total:g}")
         counted.append(_counted_ratio(pair))
     data = rows_to_frame(rows)
@@ -86,17 +87,12 @@ def running_times(context: Context) -> Found:
         (right, *counted, *_our_checks(data), *_printed_checks()),
         data,
         "Milliseconds of one client at each step (mean over clients) and of the server "
-        "to unmask, "
-        "the least of one to nine repeats, m = 10,000, 16-bit ring, one core. "
-        "Published: another "
-        "program and machine. Real: `protocol.run`. Arrays: `secagg.aggregate`, which "
-        "makes each "
-        "pair's keystream once for both clients and does nothing at Step 3. On the "
-        "complete graph "
-        "all secrets come back from the same holders, so that our server needs one set "
-        "of Lagrange "
-        "weights, not one a client. Absolute times depend on the machine and are not "
-        "judged.",
+        "to unmask, the least of one to nine repeats, m = 10,000, 16-bit ring, one "
+        "core. Published: another program and machine. Real: `protocol.run`. Arrays: "
+        "`secagg.aggregate`, which makes each pair's keystream once for both clients "
+        "and does nothing at Step 3. On the complete graph all secrets come back from "
+        "the same holders, so that our server needs one set of Lagrange weights, not "
+        "one a client. Absolute times depend on the machine and are not judged.",
     )
 
 
@@ -105,6 +101,7 @@ def _draw(seed: int, scheme: str, n: int, total: float, t: int, p: float) -> _Ca
     key = fold(as_key(seed), n, round(1000 * total))
     adjacency = np.asarray(graphs.erdos_renyi(n, p).sample(fold(key, 1)))
     leave = independent_steps(step_rate(total))
+    # an unreliable round has no sum to time
     for attempt in range(100):
         everybody = jnp.ones(n, jnp.bool_)
         survivors = np.asarray(leave.sample(fold(key, 2, attempt), everybody))
@@ -118,7 +115,7 @@ def _draw(seed: int, scheme: str, n: int, total: float, t: int, p: float) -> _Ca
 
 @dataclasses.dataclass(frozen=True)
 class _Found:
-    """Milliseconds of a client at each step and of the server, and whether sums are right."""
+    """Milliseconds per step of a client and the server, and whether sums are right."""
 
     real: tuple[float, ...]
     arrays: tuple[float, ...]
@@ -126,7 +123,9 @@ class _Found:
 
 
 def _measure(pair: list[_Case], repeats: int) -> list[_Found]:
-    """Return the least time of each step over interleaved repeats, so that load hits both.
+    """Return the least time of each step over repeats.
+
+    The repeats are interleaved, so that load hits both.
 
     Where other load on the machine spoils the ratio, up to twice as many repeats more.
     """
@@ -140,16 +139,19 @@ def _measure(pair: list[_Case], repeats: int) -> list[_Found]:
             wanted = (
                 case.inputs[case.survivors[3]].sum(axis=0, dtype=np.uint32) % 2**_BITS
             )
+            # the first call of a size compiles, so it is made twice and the second is
+            # timed
             twins = [
                 secagg.aggregate(secret, *words) for _ in range(1 if repeat else 2)
             ]
-            for found in (result, *twins):
-                right[k] &= found.status is Status.OK and np.array_equal(
-                    found.total, wanted
+            for measurement in (result, *twins):
+                right[k] &= measurement.status is Status.OK and np.array_equal(
+                    measurement.total, wanted
                 )
             real[k] = np.minimum(real[k], _milliseconds(result, case))
             # the first compiles
             arrays[k] = np.minimum(arrays[k], _milliseconds(twins[-1], case))
+        # other load shows in the ratio, so more repeats are made while it is off
         if repeat + 1 >= repeats and _is_close(_ratio(real), pair[-1].p):
             break
     return [
@@ -179,7 +181,8 @@ def _as_claimed(ratio: float, p: float) -> bool | None:
 
 def _milliseconds(result: secagg.AggregateResult, case: _Case) -> list[float]:
     """Return a client's mean time at each step, and the server's to unmask."""
-    worked = case.survivors[:4].sum(axis=1)  # who computes at a step, heard or not
+    # clients that compute at a step, whether or not their message arrives
+    worked = case.survivors[:4].sum(axis=1)
     clients = [
         1e3 * report.client_seconds / int(count)
         for report, count in zip(result.steps, worked, strict=True)
@@ -187,18 +190,18 @@ def _milliseconds(result: secagg.AggregateResult, case: _Case) -> list[float]:
     return [*clients, 1e3 * result.steps[3].server_seconds]
 
 
-def _rows(case: _Case, found: _Found) -> list[dict]:
+def _rows(case: _Case, measured: _Found) -> list[dict]:
     printed = _PRINTED[case.scheme, case.n, case.total]
-    own = {
+    columns = {
         "scheme": case.scheme,
         "n": case.n,
         "q_total": case.total,
         "t": case.t,
         "p": case.p,
     }
-    times = zip(STEPS, printed, found.real, found.arrays, strict=True)
+    times = zip(STEPS, printed, measured.real, measured.arrays, strict=True)
     return [
-        own
+        columns
         | {
             "step": step,
             "published_ms": float(paper),
@@ -227,18 +230,19 @@ def _counted_ratio(pair: list[_Case]) -> Check:
         costs = secagg.round_costs(
             case.adjacency, case.survivors, case.t, _DIM, 2**_BITS
         )
-        own = (
+        received = (
             costs.client.key_agreements,
             costs.client.encryptions,
             costs.client.prg_words,
         )
-        counts.append([float(one[:, costs.sends[3]].sum(axis=0).mean()) for one in own])
+        counts.append(
+            [float(matrix[:, costs.sends[3]].sum(axis=0).mean()) for matrix in received]
+        )
     ratios = [sparse / whole for whole, sparse in zip(*counts, strict=True)]
     case = pair[1]
     return state(
         f"counted CCESA/SecAgg of a client, n = {case.n}, q_total = {case.total:g}: "
-        "key "
-        "agreements, encryptions, keystream",
+        "key agreements, encryptions, keystream",
         all(abs(ratio / case.p - 1) <= _COUNTS_CLOSE for ratio in ratios),
         paper=f"p = {case.p}",
         ours=", ".join(f"{ratio:.3f}" for ratio in ratios),
@@ -282,10 +286,14 @@ def _printed_checks() -> Iterator[Check]:
             ours=", ".join(f"{ratio:.3f}" for ratio in ratios[1:4]),
             tolerance=f"each within {100 * _PRINTED_CLOSE:g} %",
             otherwise="our reading",
-            note="the paper gives no tolerance; this one was read off its other 17 ratios"
+            note=(
+                "the paper gives no tolerance; this one was read off its other 17 "
+                "ratios"
+            )
             if off
             else "",
         )
+    # with losses, removing the pads of lost clients dominates, and these shrink by p
     lossy = [
         _server_ratio(n, 0.1) / p - 1 for n, total, _, p in TABLE_2_PARAMETERS if total
     ]
@@ -305,10 +313,11 @@ def _printed_checks() -> Iterator[Check]:
         ours=", ".join(f"{ratio:.2f}" for ratio in plain.values()),
         tolerance=f"each within {100 * _PRINTED_CLOSE:g} %",
         otherwise="paper errs",
-        note="the printed times themselves contradict the text. With nobody lost the server "
-        "expands n self pads and recovers n secrets in either scheme, so nothing "
-        "shrinks by "
-        "p but the shares it reads",
+        note=(
+            "the printed times themselves contradict the text. With nobody lost the "
+            "server expands n self pads and recovers n secrets in either scheme, so "
+            "nothing shrinks by p but the shares it reads"
+        ),
     )
 
 

@@ -1,4 +1,4 @@
-"""What CCESA's two reliability experiments share.
+"""The shared parts of CCESA's two reliability experiments.
 
 Rounds over graphs, trainings, failure rates.
 Choi, Sohn, Han, Moon, Section 5.2 and Appendix B.1: everybody trains in every round,
@@ -64,11 +64,15 @@ class Runs:
 
     def shares(self, chance: float) -> int:
         """Return t at p."""
-        own = self.threshold
-        return secagg.share_threshold(self.num_clients, chance) if own is None else own
+        threshold = self.threshold
+        return (
+            secagg.share_threshold(self.num_clients, chance)
+            if threshold is None
+            else threshold
+        )
 
     def rule(self, chance: float) -> secagg.GraphRule:
-        """Return what the server learns of a round over G(n, p)."""
+        """Return the rule by which the server learns a round over G(n, p)."""
         graph = graphs.erdos_renyi(self.num_clients, chance)
         return secagg.graph_rule(graph, self.num_clients, threshold=self.shares(chance))
 
@@ -123,7 +127,9 @@ class Runs:
         seed: int,
         rounds: int | None = None,
     ) -> federated.TrainingResult:
-        """Train over the first rounds, in all of which the aggregator draws and judges the graph.
+        """Train over the first rounds.
+
+        The aggregator draws and judges the graph in each of them.
 
         Rounds that the rollout knows to fail would be trained for nothing, and are left
         out.
@@ -144,7 +150,7 @@ class Runs:
         return experiment.train(seed, played, ring)
 
     def same_model(self, chance: float, rounds: int) -> bool:
-        """Say whether p and p = 1 train the same bits over first rounds that both learn."""
+        """Tell whether p and p = 1 train the same bits over rounds that both learn."""
         split, total = next(iter(self.splits)), self.totals[0]
         sparse, whole = (self.train(split, total, p, 0, rounds) for p in (chance, 1.0))
         both = (
@@ -187,24 +193,24 @@ class Runs:
         return rows
 
     def rate_rows(self) -> list[dict[str, Any]]:
-        """Return how often simulated rounds fail at each p, beside what theory says."""
+        """Return the failure rates of simulated rounds at each p, with their theory."""
         n, rows = self.num_clients, []
         jobs = itertools.product(self.totals, self.grid)
         for total, chance in self.context.steps(f"n = {n}: simulated rounds", jobs):
             words = (n, chance, step_rate(total), self.shares(chance))
             rates = secagg.failure_rates(self.context.seed, *words, self.trials)
-            found = rates.unreliable
+            rate = rates.unreliable
             rows.append(
                 {
                     "measure": "failure",
                     "q_total": total,
                     "p": chance,
                     "t": words[-1],
-                    "count": found.count,
-                    "trials": found.trials,
-                    "rate": found.rate,
-                    "lower": found.lower,
-                    "upper": found.upper,
+                    "count": rate.count,
+                    "trials": rate.trials,
+                    "rate": rate.rate,
+                    "lower": rate.lower,
+                    "upper": rate.upper,
                     "theorem 5": math.exp(secagg.reliability_bound(*words)),
                     "exact union": math.exp(
                         secagg.failures.exact_reliability_union_bound(*words)

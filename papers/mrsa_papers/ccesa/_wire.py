@@ -1,4 +1,4 @@
-"""What CCESA's attack items share.
+"""The shared parts of CCESA's attack items.
 
 Uploads under real pads as they are overheard, and verdicts.
 Choi, Sohn, Han, Moon, Section 5.3: an eavesdropper takes what a client sends for its
@@ -50,7 +50,7 @@ class Wire:
     clipped: float
 
     def read(self, name: str) -> Float32[np.ndarray, "clients dim"]:
-        """Return what an eavesdropper takes for the clients' models.
+        """Return the models that an eavesdropper reads.
 
         Codes above the quantizer's levels give pads away: then the ring is scaled onto
         the levels, as a model with entries far beyond any trained one's is certain of
@@ -64,7 +64,7 @@ class Wire:
         )
 
     def means(self, size: int) -> Float32[np.ndarray, "sums dim"]:
-        """Return the mean models that the server gets from secure sums of so many clients each."""
+        """Return the mean models of secure sums over this many clients each."""
         n, dim = self.codes.shape
         groups = [tuple(range(first, first + size)) for first in range(0, n, size)]
         blocks = [secagg.Block(group, 0, dim, self.modulus, LEVELS) for group in groups]
@@ -106,7 +106,7 @@ def wire(
     uploads = {PLAIN: np.asarray(codes)}
     drawn: dict[str, Any] = {SECAGG: graphs.complete(n)}
     drawn |= {ccesa_name(chance): graphs.erdos_renyi(n, chance) for chance in chances}
-    own = []
+    uploads_of_kinds = []
     for number, (name, graph) in enumerate(drawn.items()):
         adjacency = graph.sample(round_key(key, round_index, Stream.ASSIGNMENT))
         words = np.asarray(jax.random.key_data(key), np.uint32)
@@ -116,10 +116,16 @@ def wire(
         pairs = graphs.edges(adjacency)
         seeds = secagg.derive_seeds(material, np.arange(n), round_index, pairs)
         uploads[name] = np.asarray(secagg.pad_inputs(seeds, codes, plan, round_index))
-        own.append(seeds)
+        uploads_of_kinds.append(seeds)
     clipped = float(jnp.mean(quantizer.clipped_fraction(models)))
     return Wire(
-        np.asarray(codes), uploads, quantizer, modulus, own[0], round_index, clipped
+        np.asarray(codes),
+        uploads,
+        quantizer,
+        modulus,
+        uploads_of_kinds[0],
+        round_index,
+        clipped,
     )
 
 
@@ -177,11 +183,10 @@ def chance_check(
     joint = "simultaneous " if len(cases) > 1 else ""
     reach = (
         f"chance, {100 * chance:g} %, within the {joint}99 % interval, and its ends "
-        "within "
-        f"{100 * step:.3g} points of chance"
+        f"within {100 * step:.3g} points of chance"
         if is_hidden
-        else f"lower end of the {joint}99 % interval at least {100 * floor:g} % (chance: "
-        f"{100 * chance:g} %)"
+        else f"lower end of the {joint}99 % interval at least {100 * floor:g} % "
+        f"(chance: {100 * chance:g} %)"
     )
     return state(
         claim,

@@ -1,4 +1,4 @@
-"""What the items of all papers are made with: settings, trainings, verdicts, figures."""
+"""Shared tools of all papers' items: settings, trainings, verdicts, figures."""
 
 from mrsa_watch._base.late import late_names
 

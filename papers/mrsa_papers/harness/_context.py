@@ -1,4 +1,4 @@
-"""What the items of one run share: seed, size, progress, and the paper's population.
+"""State shared by the items of one run: seed, size, progress, and the population.
 
 Multi-RoundSecAgg, Section 6: N = 120, K = 12, dropout rates .1 to .5 shuffled over the
 clients (the paper does not say how they are assigned), six schemes.
@@ -70,7 +70,7 @@ class Context:
             )
 
     def online(self, num_clients: int = 120) -> Availability:
-        """Return who is online.
+        """Return the availability of the paper's clients.
 
         Independent dropouts at rates of .1 to .5, shuffled by the seed.
         """
@@ -84,7 +84,7 @@ class Context:
 
     @functools.cached_property
     def mesh(self) -> jax.sharding.Mesh | None:
-        """The devices over which a round's clients are spread; None for a single one."""
+        """The devices over which clients are spread; None for a single device."""
         return _build.build_mesh(study.ResourceConfig())
 
     @functools.cached_property
@@ -93,11 +93,11 @@ class Context:
         return {}
 
     def once(self, key: Any, make: Callable[[], _Result]) -> _Result:
-        """Return what is made under a key, which is made once in a run."""
+        """Return the value of a key, which is made at most once per run."""
         if key not in self.cache:
             self.cache[key] = make()
-        found: _Result = self.cache[key]
-        return found
+        result: _Result = self.cache[key]
+        return result
 
     def key(self, trial: int) -> Key[Array, ""]:
         """Return the key of a trial, 0 and up: of all that is paired by it."""
@@ -146,7 +146,9 @@ Split = Callable[[Key[Array, ""], data.Dataset], data.ClientData]
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Experiment:
-    """Trainings of one model on the context's data, which differ in who takes part and sums how.
+    """Trainings of one model on the context's data.
+
+    They differ in participation and in how the updates are summed.
 
     Attributes:
         context: Seed and data set, whose test samples are the same for all seeds.
@@ -193,8 +195,8 @@ class Experiment:
         clients: data.ClientData | None = None,
     ) -> federated.TrainingResult:
         """Train on a seed: `train_seeds` of one."""
-        own = self.clients(seed) if clients is None else clients
-        return self.train_seeds([seed], [history], aggregator, [own])[0]
+        dealt = self.clients(seed) if clients is None else clients
+        return self.train_seeds([seed], [history], aggregator, [dealt])[0]
 
     def train_seeds(
         self,
@@ -218,7 +220,7 @@ class Experiment:
         trainings = [
             federated.Training(
                 self.model,
-                own,
+                dealt,
                 history,
                 self.trainer,
                 aggregator,
@@ -226,7 +228,7 @@ class Experiment:
                 test=(images.test_inputs, images.test_labels),
                 evaluate_every=self.every,
             )
-            for own, history in zip(clients, histories, strict=True)
+            for dealt, history in zip(clients, histories, strict=True)
         ]
         results = federated.train_many(
             [self.context.key(seed) for seed in seeds],

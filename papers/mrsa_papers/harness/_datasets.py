@@ -6,28 +6,32 @@ from mrsa_jax import data
 from mrsa_papers.harness._rows import ANY, DATA
 
 
-def is_data_of(dataset: data.Dataset, known: str) -> bool:
+def is_data_of(dataset: data.Dataset, data_name: str) -> bool:
     """Return whether a data set is a known one, whatever it was read from.
 
     Args:
         dataset: The data set.
-        known: `"mnist"`, `"fashion_mnist"`, `"cifar10"`, `"cifar100"` or `"olivetti"`.
+        data_name: `"mnist"`, `"fashion_mnist"`, `"cifar10"`, `"cifar100"` or
+            `"olivetti"`.
 
     Examples:
         >>> is_data_of(data.load("digits"), "mnist")
         False
     """
     name = "".join(c for c in dataset.name.lower() if c.isalnum())
-    rest = name.split(known.replace("_", ""))
+    rest = name.split(data_name.replace("_", ""))
     named = (
         len(rest) > 1
         and not rest[1][:1].isdigit()
         and not rest[0].endswith(("fashion", "e"))
     )
-    return named and (len(dataset.train_labels), dataset.num_classes) == DATA[known][1:]
+    return (
+        named
+        and (len(dataset.train_labels), dataset.num_classes) == DATA[data_name][1:]
+    )
 
 
-def substitution(dataset: data.Dataset, known: str) -> tuple[str, str]:
+def substitution(dataset: data.Dataset, data_name: str) -> tuple[str, str]:
     """Return in words which data set the paper used, and which was used instead.
 
     The first is empty where no paper used one, the second where it is the same.
@@ -36,6 +40,6 @@ def substitution(dataset: data.Dataset, known: str) -> tuple[str, str]:
         >>> substitution(data.load("digits"), "mnist")
         ('MNIST', 'digits')
     """
-    if known == ANY:
+    if data_name == ANY:
         return "", dataset.name
-    return DATA[known].words, "" if is_data_of(dataset, known) else dataset.name
+    return DATA[data_name].words, "" if is_data_of(dataset, data_name) else dataset.name

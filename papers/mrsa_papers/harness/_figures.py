@@ -1,4 +1,4 @@
-"""What figures of items share: how one is drawn and written, and curves over seeds."""
+"""Shared tools for the items' figures: files, styles, and curves over seeds."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ __all__ = [  # with types of what is drawn, and on what, for type checkers alone
 ]
 
 Draw = Callable[["Figure", "pd.DataFrame"], None]
-"""What draws an item's data on its figure."""
+"""A function that draws an item's data on its figure."""
 
 # Okabe and Ito; one colour and line for each curve.
 COLOURS = ("#000000", "#0072B2", "#009E73", "#D55E00", "#CC79A7", "#E69F00")
@@ -193,8 +193,8 @@ def panels(
     groups = list(data.groupby(by, sort=False))
     grid = figure.subplots(rows, columns or len(groups), squeeze=False, **words)
     axes: list[Axes] = list(grid.ravel())
-    for ax, (name, own) in zip(axes, groups, strict=False):
-        draw(ax, own)
+    for ax, (name, group) in zip(axes, groups, strict=False):
+        draw(ax, group)
         ax.set_title(str(name), **(title or {}))
     for ax in axes[len(groups) :]:
         ax.set_axis_off()
@@ -224,7 +224,7 @@ def draw_image_grid(
     score: str,
     words: Callable[[Any], str],
 ) -> None:
-    """Draw the images that a table holds as cells, a row of them for each thing that is seen.
+    """Draw the images in a table's cells, one row for each kind of view.
 
     Args:
         figure: Where to draw.
@@ -238,7 +238,7 @@ def draw_image_grid(
     for name, rows in data[data["pixels"].notna()].groupby(by, sort=False):
         line = rows.sort_values(order)
         cells = zip(line["shape"], line["pixels"], strict=True)
-        images.append((str(name), [image_from_text(*own) for own in cells]))
+        images.append((str(name), [image_from_text(*pixels) for pixels in cells]))
         is_scored = bool(line[score].notna().all())
         scores.append([words(row) for _, row in line.iterrows()] if is_scored else None)
     plotting.plot_image_grid(images, scores=scores, figure=figure)

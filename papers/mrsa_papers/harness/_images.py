@@ -1,4 +1,4 @@
-"""Images as cells of a table, so that a figure of images can be drawn again from its data."""
+"""Images as cells of a table, from which a figure of images can be drawn again."""
 
 from __future__ import annotations
 

@@ -123,15 +123,15 @@ def interval(values: Any) -> Interval:
         >>> interval([1.0, 2.0, 3.0]).mean, interval([1.0]).half
         (2.0, inf)
     """
-    own = np.asarray(values, np.float64)
-    few = tuple(own.tolist()) if len(own) < 3 else ()
-    if len(own) < 2:
-        return Interval(float(own.mean()), float("inf"), few)
-    return Interval(float(own.mean()), float(half_interval(own)), few)
+    numbers = np.asarray(values, np.float64)
+    few = tuple(numbers.tolist()) if len(numbers) < 3 else ()
+    if len(numbers) < 2:
+        return Interval(float(numbers.mean()), float("inf"), few)
+    return Interval(float(numbers.mean()), float(half_interval(numbers)), few)
 
 
-def every(found: Iterable[bool | None]) -> bool | None:
-    """Return whether all hold.
+def every(answers: Iterable[bool | None]) -> bool | None:
+    """Tell whether all answers are yes.
 
     False where one does not, else None where one cannot be told.
 
@@ -139,8 +139,8 @@ def every(found: Iterable[bool | None]) -> bool | None:
         >>> every([True, None]), every([None, False]), every([True])
         (None, False, True)
     """
-    known = list(found)
-    return False if False in known else None if None in known else True
+    listed = list(answers)
+    return False if False in listed else None if None in listed else True
 
 
 def spread(seeds: int) -> str:
@@ -171,9 +171,11 @@ def bands(seeds: int) -> str:
     return f" Bands: {spread(seeds)}." if seeds > 1 else ""
 
 
-def difference(one: Any, other: Any) -> Interval:
-    """Return the paired difference in points, from accuracies in [0, 1], seed by seed."""
-    return interval(100 * (np.asarray(one, np.float64) - np.asarray(other, np.float64)))
+def difference(first: Any, second: Any) -> Interval:
+    """Return the paired difference in points of accuracies in [0, 1], seed by seed."""
+    return interval(
+        100 * (np.asarray(first, np.float64) - np.asarray(second, np.float64))
+    )
 
 
 def late_by(

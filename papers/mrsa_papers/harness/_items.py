@@ -23,7 +23,7 @@ Verdict = Literal[
     "differs",
     "no data",
 ]
-"""How a claim fared.
+"""Outcome of a claim.
 
 - `holds on other data`: the data set stands in for the paper's, which reproduces
   nothing.
@@ -73,7 +73,7 @@ class Check:
 
     @property
     def name(self) -> str:
-        """What the list of explained misses calls it."""
+        """The claim's name in the list of explained misses."""
         return self.key or self.claim
 
 
@@ -102,14 +102,14 @@ class Stated(NamedTuple):
     def __str__(self) -> str:
         """Return both in words."""
         ours, paper = (
-            f"{own:,}" if isinstance(own, int) else own
-            for own in (self.ours, self.paper)
+            f"{value:,}" if isinstance(value, int) else value
+            for value in (self.ours, self.paper)
         )
         return f"{self.what}: {ours} (the paper: {paper})"
 
 
 class Found(NamedTuple):
-    """What an item's maker finds, in the order of `Item`.
+    """An item's content as its maker returns it, in the order of `Item`.
 
     Judged claims, data, caption, settings.
     The settings are those that the paper states and that this maker may not meet at
@@ -149,19 +149,20 @@ class Item:
 
 
 _ELSEWHERE: dict[Verdict, Verdict] = {
-    "reproduced": "holds on other data", "paper errs": "undecided",
-}  # fmt: skip
+    "reproduced": "holds on other data",
+    "paper errs": "undecided",
+}
 
 
 def on_other_data(item: Item) -> Item:
-    """Return an item that was made on data instead of the paper's, its verdicts lowered.
+    """Lower the verdicts of an item that was made on data other than the paper's.
 
     What holds, holds on other data; what would convict the paper leaves the claim
     undecided.
 
     Examples:
-        >>> own = state("SC is better", True, paper="SC", ours="SC", tolerance="exact")
-        >>> on_other_data(Item("fig3a", "", (own,), None, "")).verdict  # type: ignore[arg-type]
+        >>> better = state("SC is better", True, paper="SC", ours="SC")
+        >>> on_other_data(Item("fig3a", "", (better,), None, "")).verdict
         'holds on other data'
     """
     checks = tuple(
@@ -182,7 +183,7 @@ _JUDGED: tuple[Verdict, ...] = (
 
 
 def at_other_settings(item: Item) -> Item:
-    """Return an item with its verdicts lowered where a setting that the paper states is not met.
+    """Lower an item's verdicts where a setting that the paper states is not met.
 
     A number that is found after fewer rounds is none of the paper's, whether it is like
     it or not. What would be undecided stays so. `Check.as_made` keeps the verdict,
@@ -191,10 +192,10 @@ def at_other_settings(item: Item) -> Item:
     Examples:
         >>> near = state("error", True, paper="6.7e-3", ours="6.8e-3", tolerance="1e-3")
         >>> fewer = (Stated("rounds", 1460, 60, is_least=True),)
-        >>> at_other_settings(Item("fig9", "", (near,), None, "", fewer)).verdict  # type: ignore
+        >>> at_other_settings(Item("fig9", "", (near,), None, "", fewer)).verdict
         'our reading'
     """
-    missed = [str(own) for own in item.settings if not own.is_met]
+    missed = [str(setting) for setting in item.settings if not setting.is_met]
     if not missed:
         return item
     words = f"not at the paper's settings; {'; '.join(missed)}"

@@ -1,4 +1,4 @@
-"""What is known of an item before it is made: one row a table or figure.
+"""Facts about an item before it is made: one row per table or figure.
 
 Nothing here imports JAX, so that `mrsa-jax reproduce --help` and `--list` answer at
 once; a row names its functions, which load when the item is made.
@@ -95,7 +95,7 @@ class Row:
         """The data set of the paper in words; empty where it has none.
 
         Examples:
-            >>> Row("Figure 6", 60, 5, "accuracy.table5", "accuracy.draw", "mnist").data_words
+            >>> Row("Figure 6", 60, 5, "accuracy.table5", "", "mnist").data_words
             'MNIST'
         """
         return DATA[self.data].words if self.data in DATA else ""
@@ -105,8 +105,10 @@ class Row:
         """Its full size's runtime, in words.
 
         Examples:
-            >>> Row("Table 1", 5, 1, "", "").runtime, Row("Table 5", 4000, 40, "", "").runtime
-            ('seconds', 'an hour or more')
+            >>> Row("Table 1", 5, 1, "", "").runtime
+            'seconds'
+            >>> Row("Table 5", 4000, 40, "", "").runtime
+            'an hour or more'
         """
         limits = ((60, "seconds"), (900, "minutes"), (3000, "tens of minutes"))
         return next(
@@ -117,17 +119,17 @@ class Row:
 
 @functools.cache
 def catalog_of(paper: str) -> dict[str, Any]:
-    """Return what the `items.toml` of a paper's folder says, its items as rows."""
+    """Read the `items.toml` of a paper's folder, its items as rows."""
     path = pathlib.Path(__file__).parents[1] / paper / "items.toml"
-    told = tomllib.loads(path.read_text(encoding="utf-8"))
-    for name, own in told["items"].items():
+    catalog = tomllib.loads(path.read_text(encoding="utf-8"))
+    for name, fields in catalog["items"].items():
         misses = tuple(
             Miss(
                 claim,
                 **miss | ({"dataset": None} if miss.get("dataset") == ANY else {}),
             )
-            for miss in own.pop("misses", ())
+            for miss in fields.pop("misses", ())
             for claim in miss.pop("claims")
         )
-        told["items"][name] = Row(**own, misses=misses)
-    return told
+        catalog["items"][name] = Row(**fields, misses=misses)
+    return catalog

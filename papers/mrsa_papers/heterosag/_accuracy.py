@@ -32,7 +32,7 @@ _SORTED, _SPREAD = "sorted classes", "spread classes"
 
 @dataclasses.dataclass(frozen=True)
 class _Size:
-    """How much of the experiment is run."""
+    """The size of the experiment."""
 
     rounds: int
     every: int
@@ -88,18 +88,13 @@ def _caption(experiment: Experiment, size: _Size, width: float) -> str:
     dataset = experiment.context.images
     return (
         f"{dataset.name}, {len(dataset.train_labels)} training samples, {NUM_CLIENTS} "
-        "users of one "
-        f"class each (two of each), G = 5 groups of four, K = {LEVELS}, MLP of "
-        f"{experiment.dim} "
-        f"parameters, batch 50, rate .01, one local epoch, {size.seeds} paired "
-        f"seeds.{bands(size.seeds)} Clip range [-{width:g}, {width:g}]: the largest "
-        "entry of any "
-        "user's first update, the same for all. Sorted classes: the slowest group "
-        "holds classes 0 "
-        "and 1, the next 2 and 3, and so on; spread: no class twice in a group. Times: "
-        "the "
-        "slowest group sends 1 Mbit/s, the others as much more as their quantizers "
-        "have bits."
+        f"users of one class each (two of each), G = 5 groups of four, K = {LEVELS}, "
+        f"MLP of {experiment.dim} parameters, batch 50, rate .01, one local epoch, "
+        f"{size.seeds} paired seeds.{bands(size.seeds)} Clip range [-{width:g}, "
+        f"{width:g}]: the largest entry of any user's first update, the same for all. "
+        "Sorted classes: the slowest group holds classes 0 and 1, the next 2 and 3, "
+        "and so on; spread: no class twice in a group. Times: the slowest group sends "
+        "1 Mbit/s, the others as much more as their quantizers have bits."
     )
 
 
@@ -114,10 +109,10 @@ def _trained(
     fidelity: Any = "sets",
 ) -> federated.TrainingResult:
     """Train with everybody in every round."""
-    asked = np.ones((rounds, NUM_CLIENTS), np.bool_)
+    cohorts = np.ones((rounds, NUM_CLIENTS), np.bool_)
     layout = layout_of(scheme, experiment.dim)
     average = hetero.segment_average(layout, (-width, width), fidelity=fidelity)
-    return experiment.train(trial, asked, average, clients)
+    return experiment.train(trial, cohorts, average, clients)
 
 
 def _rows(
@@ -129,16 +124,16 @@ def _rows(
     factor: float,
     trial: int,
 ) -> Iterator[dict[str, Any]]:
-    own = width * factor
+    clip = width * factor
     clients = _spread(experiment.clients(trial)) if classes == _SPREAD else None
-    result = _trained(experiment, scheme, own, rounds, trial, clients=clients)
+    result = _trained(experiment, scheme, clip, rounds, trial, clients=clients)
     plain, encoded = seconds(scheme, experiment.dim)
     clipped = float(np.nanmax(result.clipped_fraction))
     for done, accuracy, loss in tests_of(result):
         yield {
             "classes": classes,
             "scheme": scheme,
-            "range": own,
+            "range": clip,
             "factor": factor,
             "seed": trial,
             "round": done,
@@ -161,7 +156,7 @@ def _spread(clients: data.ClientData) -> data.ClientData:
 
 @functools.cache
 def seconds(scheme: str, dim: int) -> tuple[float, float]:
-    """Return what a round's inputs take.
+    """Return the seconds of one round's inputs.
 
     By plain bits of the codes, and as encoded and padded.
     A residue takes ceil(log2 R) bits, a plain code ceil(log2 K). Each user sends in
@@ -181,9 +176,12 @@ def _late(
     factor: float = 1.0,
     share: float = 0.1,
 ) -> dict[str, pd.Series]:
-    """Return each scheme's accuracies in the last tenth (or share) of rounds, a value a seed."""
-    own = frame[(frame["classes"] == classes) & (frame["factor"] == factor)]
-    return late_by(own, "scheme", share=share)
+    """Return each scheme's accuracies at the end of training, one value per seed.
+
+    The end is the last tenth of rounds, or another share.
+    """
+    tests = frame[(frame["classes"] == classes) & (frame["factor"] == factor)]
+    return late_by(tests, "scheme", share=share)
 
 
 def _accuracy_checks(frame: pd.DataFrame, size: _Size, width: float) -> Iterator[Check]:
@@ -191,7 +189,8 @@ def _accuracy_checks(frame: pd.DataFrame, size: _Size, width: float) -> Iterator
     over = {s: difference(late[s], late["K = 2"]) for s in ("SC", "MC")}
     under = {s: difference(late["K = 12"], late[s]) for s in ("SC", "MC")}
     between, end = (
-        difference(own["SC"], own["MC"]) for own in (_late(frame, share=1.0), late)
+        difference(accuracies["SC"], accuracies["MC"])
+        for accuracies in (_late(frame, share=1.0), late)
     )
     read = f"means of {size.seeds} paired seeds with 95 % intervals, t = {size.rounds}"
     means = ", ".join(f"{s} {100 * late[s].mean():.1f} %" for s in SCHEMES)
@@ -222,14 +221,16 @@ def _accuracy_checks(frame: pd.DataFrame, size: _Size, width: float) -> Iterator
 
 
 def _order_checks(frame: pd.DataFrame, size: _Size, width: float) -> Iterator[Check]:
-    """Return what few rounds can show; the claims themselves are about a hundred."""
+    """Judge the order of schemes after few rounds; the claims are about a hundred."""
     late = _late(frame)
     best = every(difference(late["K = 12"], late[s]).exceeds(0) for s in SCHEMES[:-1])
     yield state(
         f"the best scheme after {size.rounds} rounds",
         best,
         paper="K = 12",
-        ours=", ".join(f"{s} {100 * own.mean():.1f} %" for s, own in late.items()),
+        ours=", ".join(
+            f"{s} {100 * accuracies.mean():.1f} %" for s, accuracies in late.items()
+        ),
         tolerance=f"95 % intervals of {size.seeds} paired seeds over 0; the claims "
         "about t = 100 need the full size",
         note=f"clip range [-{width:g}, {width:g}]; the paper gives none",
@@ -241,25 +242,28 @@ def _points(gaps: dict[str, Interval], word: str = "") -> str:
 
 
 def _sweep(frame: pd.DataFrame, size: _Size) -> str:
-    """Return what other clip ranges give: the claims hang on it."""
+    """Give the accuracies at other clip ranges, on which the claims depend."""
     parts = []
     for factor in size.factors:
         late = _late(frame, factor=factor)
-        words = ", ".join(f"{s} {100 * own.mean():.1f} %" for s, own in late.items())
+        words = ", ".join(
+            f"{s} {100 * accuracies.mean():.1f} %" for s, accuracies in late.items()
+        )
         parts.append(f"at {factor:g} of the range: {words}")
     return "; ".join(parts)
 
 
 def _other_classes(frame: pd.DataFrame, size: _Size) -> str:
-    """Return what classes spread over groups give: the paper does not say which it has."""
+    """Give the accuracies if classes are spread over groups, a case left open."""
     if not size.other_seeds:
         return ""
     late, spread = _late(frame), _late(frame, classes=_SPREAD)
     gaps = {
-        scheme: difference(own, late[scheme][own.index])
-        for scheme, own in spread.items()
+        scheme: difference(accuracies, late[scheme][accuracies.index])
+        for scheme, accuracies in spread.items()
     }
-    return f" Spread instead of sorted: {_points(gaps, ' higher')} ({size.other_seeds} seeds)."
+    higher = _points(gaps, " higher")
+    return f" Spread instead of sorted: {higher} ({size.other_seeds} seeds)."
 
 
 def _time_checks(dim: int) -> Iterator[Check]:
@@ -291,17 +295,19 @@ def _time_checks(dim: int) -> Iterator[Check]:
         tolerance="exact; eq. (6): residues mod R = |S| (K - 1) + 1",
         otherwise="paper errs" if hidden["K = 2"] == 8 / 5 else "differs",
         of_data=False,
-        note="R = 221 and 21 for all twenty users at K = 12 and K = 2 (8 and 5 bits), 9 "
-        "for two groups of four at K = 2 (4 bits), 5 for one (3 bits)",
+        note=(
+            "R = 221 and 21 for all twenty users at K = 12 and K = 2 (8 and 5 bits), 9 "
+            "for two groups of four at K = 2 (4 bits), 5 for one (3 bits)"
+        ),
     )
 
 
-def _ratios(found: dict[str, float]) -> str:
-    return ", ".join(f"{value:.3g} ({scheme})" for scheme, value in found.items())
+def _ratios(factors: dict[str, float]) -> str:
+    return ", ".join(f"{value:.3g} ({scheme})" for scheme, value in factors.items())
 
 
 def _same_without_pads(experiment: Experiment, width: float) -> Check:
-    """Train two rounds with real pads: the sums without them are the same, bit for bit."""
+    """Train two rounds with real pads, whose sums equal those without, bit for bit."""
     padded, plain = (
         _trained(experiment, "MC", width, 2, fidelity=fidelity)
         for fidelity in ("array", "sets")
@@ -318,7 +324,7 @@ def _same_without_pads(experiment: Experiment, width: float) -> Check:
 
 def draw_accuracy(figure: Figure, data: pd.DataFrame) -> None:
     """Draw accuracy over rounds and over time, in encoded and in plain bits."""
-    own = data[(data["classes"] == "sorted classes") & (data["factor"] == 1)]
+    tests = data[(data["classes"] == "sorted classes") & (data["factor"] == 1)]
     figure.set_size_inches(13.5, 4.1)
     axes = figure.subplots(1, 3, sharey=True)
     axis = (
@@ -327,7 +333,7 @@ def draw_accuracy(figure: Figure, data: pd.DataFrame) -> None:
         ("seconds, plain bits", "communication time (s), plain bits"),
     )
     for ax, (x, label) in zip(axes, axis, strict=True):
-        draw_seed_curves(ax, own, curve="scheme", x=x, xlabel=label)
+        draw_seed_curves(ax, tests, curve="scheme", x=x, xlabel=label)
     for ax in axes[1:]:
         ax.set_ylabel("")
     axes[0].set_title("Experiment 1")

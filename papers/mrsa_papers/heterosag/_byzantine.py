@@ -42,7 +42,7 @@ RUNS: dict[str, tuple[Any, Callable[[Any], Any] | None]] = {
     _PADS: (hetero.robust.coordinate_median(), hetero.byzantine.wrong_pads),
     _PADS_MEAN: (None, hetero.byzantine.wrong_pads),
 }
-"""What Figure 3b compares; the paper shows the first and the third."""
+"""The rules that Figure 3b compares; the paper shows the first and the third."""
 
 
 def byzantine(context: Context) -> Found:
@@ -51,13 +51,13 @@ def byzantine(context: Context) -> Found:
     split = functools.partial(data.iid, num_clients=training.NUM_CLIENTS)
     experiment = training.experiment_of(context, federated.logistic(10), split, every)
     width = training.clip_range(experiment.first_updates(0))
-    asked = np.ones((rounds, training.NUM_CLIENTS), np.bool_)
+    cohorts = np.ones((rounds, training.NUM_CLIENTS), np.bool_)
     jobs = [(trial, label) for trial in range(seeds) for label in RUNS]
     frame = rows_to_frame(
         {"run": label, "seed": trial, "round": done, "accuracy": accuracy}
         for trial, label in context.steps("Figure 3b: trainings", jobs)
         for done, accuracy, _ in tests_of(
-            experiment.train(trial, asked, _average(label, experiment.dim, width))
+            experiment.train(trial, cohorts, _average(label, experiment.dim, width))
         )
     )
     name = context.images.name
@@ -66,16 +66,12 @@ def byzantine(context: Context) -> Found:
         tuple(_checks(frame, read, name, width)),
         frame,
         f"{name} (the paper: Fashion-MNIST; give its folder or name), "
-        f"{training.NUM_CLIENTS} "
-        f"users, IID, G = 5 groups of four, logistic regression of {experiment.dim} "
-        "parameters, "
-        f"batch 50, rate .01, one local epoch, clip range [-{width:g}, {width:g}] (the "
-        "largest "
-        "entry of any user's first update). User 1 (group 0) attacks: by the paper's "
-        "model its "
-        f"five sums become N(0, {_STD:g}²), by real wrong pads they are uniform on "
-        "their rings. "
-        f"Means of {seeds} seeds.{bands(seeds)}",
+        f"{training.NUM_CLIENTS} users, IID, G = 5 groups of four, logistic regression "
+        f"of {experiment.dim} parameters, batch 50, rate .01, one local epoch, clip "
+        f"range [-{width:g}, {width:g}] (the largest entry of any user's first "
+        "update). User 1 (group 0) attacks: by the paper's model its five sums become "
+        f"N(0, {_STD:g}²), by real wrong pads they are uniform on their rings. Means "
+        f"of {seeds} seeds.{bands(seeds)}",
     )
 
 
@@ -122,8 +118,10 @@ def _checks(frame: pd.DataFrame, read: str, name: str, width: float) -> Iterator
         paper="distorted",
         ours=f"{mean} points below; with real wrong pads {pads_mean}",
         tolerance=f"95 % interval above 0; {read}",
-        note="a sum spoilt by wrong pads is uniform on its ring, so its average lies in "
-        f"the clip range, with a standard deviation of {spread:.2g}, not {_STD:g}",
+        note=(
+            "a sum spoilt by wrong pads is uniform on its ring, so its average lies in "
+            f"the clip range, with a standard deviation of {spread:.2g}, not {_STD:g}"
+        ),
     )
 
 

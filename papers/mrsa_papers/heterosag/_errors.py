@@ -86,10 +86,8 @@ def error_bounds(context: Context) -> Found:
         ),
         data,
         f"N = {training.NUM_CLIENTS}, five groups of four, K = {training.LEVELS}, over "
-        "(r2 - "
-        "r1)^2 and d. Bars: Theorem 2. Marks: exact errors and simulated ones, for "
-        "values "
-        "halfway between two levels (the worst) and for uniform ones.",
+        "(r2 - r1)^2 and d. Bars: Theorem 2. Marks: exact errors and simulated ones, "
+        "for values halfway between two levels (the worst) and for uniform ones.",
     )
 
 
@@ -103,7 +101,7 @@ def scheme_error_bound(
     hybrid_threshold: int = 0,
     as_printed: bool = False,
 ) -> float:
-    """Return the paper's closed forms (12) to (14) and (16) to (18) of the bound, on [0, 1].
+    """Return the closed forms (12) to (14) and (16) to (18) of the bound, on [0, 1].
 
     Args:
         scheme: "sc", "mc" or "hc"; with `subgroups` SC+, MC+ and HC+.
@@ -125,13 +123,15 @@ def scheme_error_bound(
     if scheme == "sc":
         counts = _chain_counts(parts)
     elif scheme == "mc":
-        counts = [_multiple_count(parts, group, own) for group, own in enumerate(parts)]
+        counts = [
+            _multiple_count(parts, group, part) for group, part in enumerate(parts)
+        ]
     else:
         counts = _hybrid_counts(parts, hybrid_threshold, as_printed)
     total = sum(
         (
-            Fraction(number, (own - 1) ** 2)
-            for number, own in zip(counts, levels, strict=True)
+            Fraction(number, (part - 1) ** 2)
+            for number, part in zip(counts, levels, strict=True)
         ),
         Fraction(0),
     )
@@ -141,7 +141,7 @@ def scheme_error_bound(
 
 
 def _chain_counts(parts: list[int]) -> list[int]:
-    """Return how many (subgroup, segment) use each group's quantizer, (16)."""
+    """Count the pairs (subgroup, segment) with each group's quantizer, (16)."""
     counts = [sum(parts) * part for part in parts]
     counts[0] += 2
     counts[-1] -= 2
@@ -149,9 +149,11 @@ def _chain_counts(parts: list[int]) -> list[int]:
 
 
 def _multiple_count(parts: list[int], group: int, subgroups: int) -> int:
-    """Return what the first subgroups of a group count in MC+, (17)."""
+    """Count the pairs of the first subgroups of a group in MC+, (17)."""
     before = sum(parts[:group])
-    return sum(2 * (sum(parts) - before - own) - 1 for own in range(subgroups))
+    return sum(
+        2 * (sum(parts) - before - subgroup) - 1 for subgroup in range(subgroups)
+    )
 
 
 def _hybrid_counts(parts: list[int], threshold: int, as_printed: bool) -> list[int]:
@@ -160,12 +162,14 @@ def _hybrid_counts(parts: list[int], threshold: int, as_printed: bool) -> list[i
     first_of_chain = sum(parts) - threshold - 1  # z_T
     # g_T
     group = next(g for g in range(last + 1) if sum(parts[: g + 1]) > first_of_chain)
-    own = first_of_chain - sum(parts[:group])  # d_T
+    chain_place = first_of_chain - sum(parts[:group])  # d_T
     counts = [_multiple_count(parts, g, parts[g]) for g in range(group)]
     counts += [part * (threshold + 1) for part in parts[group:]]
     counts[last] = (parts[last] - 1) * (threshold + 1) + threshold
-    in_group = _multiple_count(parts, group, own) + threshold + 2
-    in_group += (parts[group] - own - 2) * (threshold + 1) + threshold + (group != last)
+    in_group = _multiple_count(parts, group, chain_place) + threshold + 2
+    in_group += (
+        (parts[group] - chain_place - 2) * (threshold + 1) + threshold + (group != last)
+    )
     counts[group] = in_group + (counts[last] if as_printed and group == last else 0)
     return counts
 
@@ -210,7 +214,11 @@ def _counted(name: str, dim: int) -> float:
 def _equation_11(levels: np.ndarray, widths: Iterable[int]) -> float:
     """Return the bound for the levels of each segment's users, [segments, users]."""
     rows = zip(widths, levels.tolist(), strict=True)
-    total = sum(Fraction(width, (own - 1) ** 2) for width, row in rows for own in row)
+    total = sum(
+        Fraction(width, (levels_of_row - 1) ** 2)
+        for width, row in rows
+        for levels_of_row in row
+    )
     return float(total / (4 * levels.shape[1] ** 2))
 
 
@@ -229,21 +237,21 @@ def _measured(seed: int, name: str, trials: int) -> list[dict[str, Any]]:
     bound = _counted(name, dim) / dim
     rows = []
     for kind, updates in (("halfway", halfway), ("uniform", uniform)):
-        found = []
+        measurements = []
         for trial in range(trials):
             codes, _ = hetero.encode(
                 fold(as_key(seed), trial), updates, layout, (0.0, 1.0)
             )
             gap = (np.asarray(codes, np.float64) / (levels - 1) - updates).mean(axis=0)
-            found.append(float((gap**2).sum()) / dim)
+            measurements.append(float((gap**2).sum()) / dim)
         rows.append(
             {
                 "scheme": name,
                 "updates": kind,
                 "bound": bound,
                 "exact": hetero.quantization_error(updates, layout, (0.0, 1.0)) / dim,
-                "simulated": float(np.mean(found)),
-                "error": float(np.std(found, ddof=1) / math.sqrt(trials)),
+                "simulated": float(np.mean(measurements)),
+                "error": float(np.std(measurements, ddof=1) / math.sqrt(trials)),
             }
         )
     return rows
@@ -298,20 +306,21 @@ def _closed_forms(context: Context) -> Iterator[Check]:
             is_equal, is_printed = (
                 math.isclose(
                     scheme_error_bound(
-                        scheme, levels, 1, total, as_printed=own, **words
+                        scheme, levels, 1, total, as_printed=limit, **words
                     ),
                     counted,
                     rel_tol=1e-12,
                 )
-                for own in (False, threshold is not None)
+                for limit in (False, threshold is not None)
             )
             is_last = total - (threshold or 0) - 1 >= total - parts[-1]
             row = {"hybrid": scheme == "hc", "equal": is_equal, "printed": is_printed}
             rows.append(row | {"last": is_last})
-    found = rows_to_frame(rows)
-    plain, plus = found[~found["hybrid"]], found[found["hybrid"]]
+    frame = rows_to_frame(rows)
+    plain, plus = frame[~frame["hybrid"]], frame[frame["hybrid"]]
     wrong = plus[~plus["printed"]]
-    ways = f"all ways to cut up to {3 if context.fast else 4} groups into 1 to {most - 1} subgroups"
+    most_groups = 3 if context.fast else 4
+    ways = f"all ways to cut up to {most_groups} groups into 1 to {most - 1} subgroups"
     yield state(
         "(12), (16) and (13), (17) against counting the matrices",
         bool(plain["equal"].all()),
@@ -327,8 +336,10 @@ def _closed_forms(context: Context) -> Iterator[Check]:
         tolerance=ways,
         ours=f"wrong in {len(wrong)} of {len(plus)} cases",
         otherwise="paper errs" if is_last else "differs",
-        note="where g_T is the last group its subgroups are counted twice; without the first "
-        f"term there, {plus['equal'].sum()} of {len(plus)} equal",
+        note=(
+            "where g_T is the last group its subgroups are counted twice; without the "
+            f"first term there, {plus['equal'].sum()} of {len(plus)} equal"
+        ),
     )
 
 
@@ -361,15 +372,13 @@ def expansion(context: Context) -> Found:
         tuple(checks),
         rows_to_frame(rows),
         "Bits of a residue mod |S| (K - 1) + 1 over bits of its code, by the number "
-        "|S| of users "
-        "that sum together. Marks: whole bits on the wire, as in the paper's numbers; "
-        "lines: its "
-        "formula.",
+        "|S| of users that sum together. Marks: whole bits on the wire, as in the "
+        "paper's numbers; lines: its formula.",
     )
 
 
 def costs(context: Context) -> Found:
-    """Return Section VI-A's growth of computation and communication, by counted operations."""
+    """Return Section VI-A's growth of computation and communication, by counts."""
     sizes = (40, 80, 160, 320) if context.fast else (40, 80, 160, 320, 640, 1280)
     jobs = [("users N", n, (n, 4, 10_000)) for n in sizes]
     jobs += [("users a subgroup n", n, (10 * n, n, 10_000)) for n in (2, 4, 8, 16, 32)]
@@ -406,8 +415,8 @@ def costs(context: Context) -> Found:
     )
     slopes: list[Check] = []
     for name, varied, power, claim in claims:
-        own = data[(data["count"] == name) & (data["varied"] == varied)]
-        slope = float(np.polyfit(np.log(own["at"]), np.log(own["value"]), 1)[0])
+        curve = data[(data["count"] == name) & (data["varied"] == varied)]
+        slope = float(np.polyfit(np.log(curve["at"]), np.log(curve["value"]), 1)[0])
         slopes.append(
             state(
                 f"{name}, as a power of {varied}",
@@ -421,8 +430,7 @@ def costs(context: Context) -> Found:
         (*slopes, _few_pads()),
         data,
         "Counted over one round of MC with subgroups of n users (K = 2, power-of-two "
-        "rings), "
-        "against one sum of all users. m is the number of parameters.",
+        "rings), against one sum of all users. m is the number of parameters.",
     )
 
 
@@ -430,18 +438,18 @@ def _round_costs(number: int, size: int, dim: int) -> dict[str, float]:
     columns = number // size
     words: Any = {"modulus_rule": "power_of_two"}
     layout = hetero.segment_layout("mc", [size] * columns, [2] * columns, dim, **words)
-    found = hetero.costs.segment_costs(layout)
-    one = hetero.segment_layout("groups", [number], [2], dim, **words)
+    counted = hetero.costs.segment_costs(layout)
+    single = hetero.segment_layout("groups", [number], [2], dim, **words)
     return {
-        "user: words of pads": float(found.keystream_words.mean()),
+        "user: words of pads": float(counted.keystream_words.mean()),
         "user: words of pads, one sum of all": float(
-            hetero.costs.segment_costs(one).keystream_words[0]
+            hetero.costs.segment_costs(single).keystream_words[0]
         ),
         "user: shares and agreements": float(
-            (found.shares + found.key_agreements).mean()
+            (counted.shares + counted.key_agreements).mean()
         ),
-        "user: bits of residues": float(found.payload_bits.mean()),
-        "server: words of pads": float(found.server_keystream_words),
+        "user: bits of residues": float(counted.payload_bits.mean()),
+        "server: words of pads": float(counted.server_keystream_words),
     }
 
 
@@ -498,7 +506,10 @@ def draw_errors(figure: Figure, data: pd.DataFrame) -> None:
 
 
 def draw_expansion(figure: Figure, data: pd.DataFrame) -> None:
-    """Draw the expansion factor over users that sum together (columns K, summed, factor, ...)."""
+    """Draw the expansion factor over the users of a sum.
+
+    The columns are K, summed, factor and those of the paper.
+    """
     ax = figure.subplots()
     for levels, rows, look in draw.in_turn(
         data, "K", color=draw.COLOURS[1:], marker=draw.MARKERS
@@ -527,7 +538,10 @@ def draw_costs(figure: Figure, data: pd.DataFrame) -> None:
 
 
 def _draw_counts(ax: Axes, data: pd.DataFrame) -> None:
-    """Draw counted costs over what is varied, on log axes (columns at, count, value, varied)."""
+    """Draw counted costs over the varied size, on log axes.
+
+    The columns are at, count, value and varied.
+    """
     looks: Any = {"color": draw.COLOURS, "marker": draw.MARKERS, "ls": draw.LINES}
     for _, rows, look in draw.in_turn(data, "count", **looks):
         ax.plot(rows["at"], rows["value"], ms=4.5, lw=1.4, **look)

@@ -1,4 +1,4 @@
-"""HeteroSAg's segment-selection matrices and small examples, beside what the paper prints.
+"""HeteroSAg's segment-selection matrices and small examples, compared with the print.
 
 Elkordy, Avestimehr, "Secure Aggregation with Heterogeneous Quantization in Federated
 Learning", Section II-D (Example 1, Table II), III (Examples 2 to 4, Table III), IV-A
@@ -32,7 +32,7 @@ EXAMPLE_5 = (1, 2, 2)
 
 @dataclasses.dataclass(frozen=True)
 class _Printed:
-    """A matrix of the paper, a line for each row, token by token as the text has them."""
+    """A printed matrix: one line per row, token by token as in the text."""
 
     name: str
     scheme: str
@@ -56,8 +56,8 @@ class _Printed:
 
 
 _PRINTED = [
-    _Printed(**own | {"subgroups": tuple(own["subgroups"])})
-    for own in tomllib.loads(
+    _Printed(**printed | {"subgroups": tuple(printed["subgroups"])})
+    for printed in tomllib.loads(
         (pathlib.Path(__file__).parent / "matrices.toml").read_text(encoding="utf-8")
     )["matrices"]
 ]
@@ -101,8 +101,8 @@ def matrices(context: Context) -> Found:
                     }
                 )
     for claim, scheme, sums in _SUMS:
-        found = _sums_of(hetero.segment_matrix(scheme, 5), 0)
-        checks.append(_sums_check(claim, sums, found, f"{len(sums)} of 5 segments"))
+        answers = _sums_of(hetero.segment_matrix(scheme, 5), 0)
+        checks.append(_sums_check(claim, sums, answers, f"{len(sums)} of 5 segments"))
     first = hetero.blocks_of(hetero.segment_matrix("mc", 5))[0]
     checks.append(
         _sums_check("Section V-A: first row of MC, G = 5", _FIRST_ROW, first, "3 sums")
@@ -111,18 +111,15 @@ def matrices(context: Context) -> Found:
         tuple(checks),
         rows_to_frame(rows),
         "Rows are segments, columns groups (or subgroups); equal labels in a row sum "
-        "the segment "
-        "together, * by itself. Framed rows cannot be read in the print and are ours "
-        "alone. The "
-        "print of MC and HC at G = 5 is lost, as are Algorithms 2 and 5: Table III-B, "
-        "Section V-A "
-        "and the 6 x 6 matrix confirm the reconstruction, the inner loop of Algorithm "
-        "3.",
+        "the segment together, * by itself. Framed rows cannot be read in the print "
+        "and are ours alone. The print of MC and HC at G = 5 is lost, as are "
+        "Algorithms 2 and 5: Table III-B, Section V-A and the 6 x 6 matrix confirm the "
+        "reconstruction, the inner loop of Algorithm 3.",
     )
 
 
 def _aligned(printed: _Printed) -> list[list[str]]:
-    """Return one printed line for each row, where a line that is printed again too often goes."""
+    """Return one printed line per row, without lines that are printed twice."""
     lines = printed.rows
     while len(lines) > len(printed.matrix):
         lines.remove(next(a for a, b in itertools.pairwise(lines) if a == b))
@@ -130,26 +127,30 @@ def _aligned(printed: _Printed) -> list[list[str]]:
 
 
 def _readings(lines: list[list[str]], ours: list[list[str]]) -> list[str]:
-    """Return how each printed row compares with ours."""
-    found = []
+    """Compare each printed row with ours."""
+    readings = []
     for k, (line, row) in enumerate(zip(lines, ours, strict=True)):
         shortened = [line[:j] + line[j + 1 :] for j in range(len(line))]
         if line == row:
-            found.append("equal")
+            readings.append("equal")
         elif row in shortened:
-            found.append("equal but for one token too many")
+            readings.append("equal but for one token too many")
         elif k > 0 and line == lines[k - 1]:
-            found.append("the row above, printed again")
+            readings.append("the row above, printed again")
         else:
-            found.append("an entry is lost" if len(line) < len(row) else "differs")
-    return found
+            readings.append("an entry is lost" if len(line) < len(row) else "differs")
+    return readings
 
 
 def _rows_check(printed: _Printed, states: list[str]) -> Check:
     lost = ("the row above, printed again", "an entry is lost")
-    readable = [own for own in states if own not in lost]
-    equal = sum(own.startswith("equal") for own in readable)
-    odd = [f"row {row}: {own}" for row, own in enumerate(states) if own != "equal"]
+    readable = [word for word in states if word not in lost]
+    equal = sum(word.startswith("equal") for word in readable)
+    odd = [
+        f"row {row}: {state_of_row}"
+        for row, state_of_row in enumerate(states)
+        if state_of_row != "equal"
+    ]
     if len(printed.rows) > len(states):
         odd.append(f"{len(printed.rows)} rows are printed, one of them more than once")
     return state(
@@ -218,7 +219,7 @@ def examples(context: Context) -> Found:
     data = rows_to_frame(rows)
     data["is wrong"] = data["server"] != data["truth"]
     chosen = (data["Z_1"] == 1) & (data["Z_2"] == 1) & (data["Z_3"] == 4)
-    one = data[chosen & (data["codes"] == "100")]
+    binary = data[chosen & (data["codes"] == "100")]
     return Found(
         (
             state(
@@ -230,7 +231,7 @@ def examples(context: Context) -> Found:
             compare(
                 "Example 1: the sum 1 + 0 + 0 with pads (1, 1, 4)",
                 5,
-                int(one["server"].sum()),
+                int(binary["server"].sum()),
                 note="the truth is 1",
             ),
             _overflow_check(data),
@@ -238,9 +239,8 @@ def examples(context: Context) -> Found:
         ),
         data,
         "Every pad of Table II with every input of Example 1: where the server's sum "
-        "mod 6 is not "
-        "the sum of the inputs. Only user 1, whose range is not the server's, can "
-        "spoil it.",
+        "mod 6 is not the sum of the inputs. Only user 1, whose range is not the "
+        "server's, can spoil it.",
     )
 
 
@@ -251,13 +251,18 @@ def _overflow_check(data: Any) -> Check:
         'Example 1: "distorted whenever an overflow happens for any user"',
         bool((data["is wrong"] == data["overflow"]).all()),
         paper="every overflow",
-        ours=f"{wrong} of {len(data)} sums wrong, of {int(data['overflow'].sum())} with overflow",
+        ours=(
+            f"{wrong} of {len(data)} sums wrong, of {int(data['overflow'].sum())} with "
+            "overflow"
+        ),
         tolerance="every pad and input, equally weighted",
         otherwise="paper errs"
         if bool((data["is wrong"] == spoilt).all())
         else "differs",
-        note="a user whose ring is the server's, mod 6, may overflow without harm: exactly the "
-        "overflows of user 1 (mod 2) distort the sum",
+        note=(
+            "a user whose ring is the server's, mod 6, may overflow without harm: "
+            "exactly the overflows of user 1 (mod 2) distort the sum"
+        ),
     )
 
 
@@ -325,18 +330,21 @@ def _draw_matrix(ax: Axes, data: pd.DataFrame) -> None:
 
 
 def draw_examples(figure: Figure, data: pd.DataFrame) -> None:
-    """Draw which sums of Example 1 are wrong (columns Z_1, Z_2, Z_3, codes, is wrong)."""
+    """Draw the wrong sums of Example 1.
+
+    The columns are Z_1, Z_2, Z_3, codes and is wrong.
+    """
     ax = figure.subplots()
     pads = list(dict.fromkeys(zip(data["Z_1"], data["Z_2"], data["Z_3"], strict=True)))
     codes = sorted(data["codes"].unique())
     table = data.set_index(["Z_1", "Z_2", "Z_3", "codes"])["is wrong"]
-    grid = np.asarray([[table[(*own, code)] for own in pads] for code in codes])
+    grid = np.asarray([[table[(*pad, code)] for pad in pads] for code in codes])
     from matplotlib.colors import ListedColormap
 
     ax.imshow(
         grid, cmap=ListedColormap(["#e8eef2", WARNING]), aspect="auto", vmin=0, vmax=1
     )
-    ax.set_xticks(range(len(pads)), ["\n".join(map(str, own)) for own in pads])
+    ax.set_xticks(range(len(pads)), ["\n".join(map(str, pad)) for pad in pads])
     ax.set_yticks(range(len(codes)), [" ".join(code) for code in codes], fontsize=7.5)
     ax.set(xlabel="pads of users 1, 2, 3 (Table II)", ylabel="inputs of users 1, 2, 3")
     ax.set_title(f"Wrong sums (orange): {int(grid.sum())} of {grid.size}")

@@ -46,13 +46,13 @@ def _least_prime_factor(number: int) -> int:
 def _truth(
     scheme: str, size: int, threshold: int | None
 ) -> tuple[Fraction, tuple[int, ...]]:
-    """Return the true level and a union of groups that attains it, checked here again."""
+    """Return the true level and a union of groups that attains it, checked twice."""
     matrix = hetero.segment_matrix(scheme, size, threshold)
     report = hetero.privacy_report(matrix)
     groups = tuple(int(group) for group in report.groups)
-    known = segments_known(matrix, groups)
+    leaked = segments_known(matrix, groups)
     level = Fraction(report.level)
-    if not report.certified or level != 1 - Fraction(known, size):
+    if not report.certified or level != 1 - Fraction(leaked, size):
         raise ArithmeticError(
             f"no certified privacy level for {scheme}, {size}, {threshold}"
         )
@@ -61,7 +61,7 @@ def _truth(
 
 def levels(context: Context) -> Found:
     """Return Theorem 1: the privacy level claimed and true, for 2 to 15 groups."""
-    cases = [(size, *own) for size in _SIZES for own in _schemes(size)]
+    cases = [(size, *case) for size in _SIZES for case in _schemes(size)]
     rows: list[dict[str, Any]] = []
     for size, scheme, threshold in context.steps("Theorem 1: privacy levels", cases):
         claim = hetero.claimed_privacy_level(scheme, size, threshold)
@@ -92,36 +92,33 @@ def levels(context: Context) -> Found:
         ),
         data,
         "Lines: Theorem 1. Marks: the level by its definition, each with a union of "
-        "groups that "
-        "attains it, over which the segments that the server knows were counted again. "
-        "MC reaches "
-        "its claim where G is prime (and at G = 4), HC where T is large enough.",
+        "groups that attains it, over which the segments that the server knows were "
+        "counted again. MC reaches its claim where G is prime (and at G = 4), HC where "
+        "T is large enough.",
     )
 
 
 def _part(
     data: pd.DataFrame, scheme: str, parities: tuple[int, ...], claim: str
 ) -> Check:
-    own = data[(data["scheme"] == scheme) & data["G"].mod(2).isin(parities)]
-    wrong = own[~own["holds"]]
-    found, note = f"holds in all {len(own)} cases", ""
+    cases = data[(data["scheme"] == scheme) & data["G"].mod(2).isin(parities)]
+    wrong = cases[~cases["holds"]]
+    words, note = f"holds in all {len(cases)} cases", ""
     if len(wrong):
         names = ", ".join(_case(row) for _, row in wrong.iterrows())
-        found = f"fails in {len(wrong)} of {len(own)}: {names}"
+        words = f"fails in {len(wrong)} of {len(cases)}: {names}"
         gaps = (wrong["claimed"] - wrong["true"]).abs().to_numpy()
         worst = wrong.iloc[int(gaps.argmax())]
         note = (
             f"{_case(worst)}: of the groups {worst['groups'].replace(' ', ', ')} "
-            "together the "
-            f"server knows {round((1 - worst['true']) * worst['G'])} segments; the "
-            "proof looks at "
-            "one group and at pairs of groups only"
+            f"together the server knows {round((1 - worst['true']) * worst['G'])} "
+            "segments; the proof looks at one group and at pairs of groups only"
         )
     return state(
         f"{scheme}: {claim}",
         wrong.empty,
         paper="every G",
-        ours=found,
+        ours=words,
         tolerance="exact, G = 2 to 15",
         otherwise="paper errs",
         note=note,
@@ -129,10 +126,10 @@ def _part(
 
 
 def _case(row: pd.Series) -> str:
-    own = f"G = {int(row['G'])}"
+    label = f"G = {int(row['G'])}"
     if not np.isnan(row["T"]):
-        own += f", T = {int(row['T'])}"
-    return f"{own} ({row['true fraction']}, not {row['claimed fraction']})"
+        label += f", T = {int(row['T'])}"
+    return f"{label} ({row['true fraction']}, not {row['claimed fraction']})"
 
 
 def _printed_levels() -> Iterator[Check]:
@@ -144,33 +141,36 @@ def _printed_levels() -> Iterator[Check]:
         ours = float(_truth(scheme, 5, threshold)[0])
         yield compare(f"{name}: privacy level", paper, ours, tolerance=1e-12)
     matrix = hetero.segment_matrix("mc", 6)
-    level, known = _truth("mc", 6, None)[0], segments_known(matrix, (0, 2, 4))
+    level, leaked = _truth("mc", 6, None)[0], segments_known(matrix, (0, 2, 4))
     yield state(
         "Section IV-A: privacy level of the printed 6 x 6 matrix",
-        1 - Fraction(known, 6) == Fraction(2, 3),
+        1 - Fraction(leaked, 6) == Fraction(2, 3),
         paper="2/3",
         ours=str(level),
-        otherwise="paper errs" if level == 1 - Fraction(known, 6) else "differs",
-        note="of the groups 0, 2 and 4 together the server knows segments 1, 3 and 5 of 6",
+        otherwise="paper errs" if level == 1 - Fraction(leaked, 6) else "differs",
+        note=(
+            "of the groups 0, 2 and 4 together the server knows segments 1, 3 and 5 of "
+            "6"
+        ),
     )
 
 
 def _corrected(data: pd.DataFrame) -> Check:
-    own = data[data["scheme"] == "MC"]
-    law = [1 - Fraction(1, _least_prime_factor(size)) for size in own["G"]]
-    known = [hetero.scheme_privacy_level("mc", int(size)) for size in own["G"]]
-    agree = [str(level) for level in law] == own["true fraction"].tolist()
+    rows = data[data["scheme"] == "MC"]
+    law = [1 - Fraction(1, _least_prime_factor(size)) for size in rows["G"]]
+    levels_proved = [hetero.scheme_privacy_level("mc", int(size)) for size in rows["G"]]
+    agree = [str(level) for level in law] == rows["true fraction"].tolist()
     return state(
         "MC: 1 - 1/p, p the smallest prime factor of G (our correction)",
-        agree and law == known,
+        agree and law == levels_proved,
         paper="(not in the paper)",
         ours=f"{'equal' if agree else 'differs'} for G = 2 to 15",
     )
 
 
 def _growing(data: pd.DataFrame) -> Check:
-    own = data[(data["scheme"] == "MC") & (data["G"] % 2 == 0)]
-    stays = bool((own["true"] == 0.5).all())
+    even = data[(data["scheme"] == "MC") & (data["G"] % 2 == 0)]
+    stays = bool((even["true"] == 0.5).all())
     return state(
         "Remark 2: MC's level approaches 1 as G grows",
         not stays,
@@ -183,16 +183,16 @@ def _growing(data: pd.DataFrame) -> Check:
 
 
 def levels_plus(context: Context) -> Found:
-    """Return Theorem 3: levels over subgroups, and Algorithm 6 against the base scheme."""
+    """Return Theorem 3: levels over subgroups, and Algorithm 6 against its base."""
     most = 7 if context.fast else 10
     rows: list[dict[str, Any]] = []
     runs, equal = 0, 0
     for total in context.steps("Theorem 3: subgroups", range(2, most + 1)):
         cuts = [counts for counts in _compositions(total) if len(counts) <= 4]
-        for counts, own in itertools.product(cuts, range(2, total - 1)):
+        for counts, chain_end in itertools.product(cuts, range(2, total - 1)):
             runs += 1
-            ours = hetero.segment_matrix_plus("hc", counts, own)
-            equal += bool((_algorithm_6(counts, own) == ours).all())
+            ours = hetero.segment_matrix_plus("hc", counts, chain_end)
+            equal += bool((_algorithm_6(counts, chain_end) == ours).all())
         for scheme, threshold in _schemes(total):
             true, _ = _truth(scheme, total, threshold)
             claim = hetero.claimed_privacy_level(scheme, total, threshold)
@@ -216,22 +216,27 @@ def levels_plus(context: Context) -> Found:
                 paper="HC+ over (g, d)",
                 ours=f"{equal} of {runs} equal",
                 tolerance="every entry, all ways to cut Z into up to four groups",
-                note="Algorithm 6 with d_T = z_T - Z_(g_T - 1), s starting at d and its lost "
-                "branch, s = s + 1; as printed it contradicts Example 5",
+                note=(
+                    "Algorithm 6 with d_T = z_T - Z_(g_T - 1), s starting at d and its "
+                    "lost branch, s = s + 1; as printed it contradicts Example 5"
+                ),
             ),
             *(_plus_part(data, scheme) for scheme in ("SC+", "MC+", "HC+")),
             *_example_5_levels(),
         ),
         data,
         "Levels depend on the number of subgroups Z alone: lines Theorem 3, marks the "
-        "definition. "
-        f"Z = 2 to {most}; larger Z as in Theorem 1.",
+        f"definition. Z = 2 to {most}; larger Z as in Theorem 1.",
     )
 
 
 def _schemes(size: int) -> list[tuple[str, int | None]]:
     """Return SC, MC, and HC with each of its thresholds."""
-    return [("sc", None), ("mc", None), *(("hc", own) for own in range(2, size - 1))]
+    return [
+        ("sc", None),
+        ("mc", None),
+        *(("hc", threshold) for threshold in range(2, size - 1)),
+    ]
 
 
 def _compositions(total: int) -> list[tuple[int, ...]]:
@@ -255,8 +260,8 @@ def _algorithm_6(counts: tuple[int, ...], threshold: int) -> np.ndarray:
     first = total - threshold - 1  # z_T
     start = max(g for g in range(len(counts)) if before[g] <= first)
     pair = (start, first - before[start])  # (g_T, d_T)
-    for (g, d), own in column.items():
-        if own == total - 1:
+    for (g, d), codes in column.items():
+        if codes == total - 1:
             continue
         if (g, d) < pair:
             i, s = 0, d
@@ -266,17 +271,17 @@ def _algorithm_6(counts: tuple[int, ...], threshold: int) -> np.ndarray:
                 else:
                     s = s + 1
                 row = (2 * (before[g] + d) + r) % total
-                matrix[row, [own, column[g + i, s]]] = own
+                matrix[row, [codes, column[g + i, s]]] = codes
         else:
             row = (before[start] + before[g] + d + pair[1]) % total
             other = column[(g, d + 1) if d != counts[g] - 1 else (g + 1, 0)]
-            matrix[row, [own, other]] = own
+            matrix[row, [codes, other]] = codes
     return matrix
 
 
 def _plus_part(data: pd.DataFrame, scheme: str) -> Check:
-    own = data[data["scheme"] == scheme]
-    wrong = own[~own["holds"]]
+    rows = data[data["scheme"] == scheme]
+    wrong = rows[~rows["holds"]]
     claims = {"SC+": "2/Z", "MC+": "(Z-1)/Z odd, (Z-2)/Z even", "HC+": "(Z-T)/Z"}
     names = ", ".join(
         f"Z = {int(row['Z'])}"
@@ -313,7 +318,7 @@ def draw_levels(figure: Figure, data: pd.DataFrame) -> None:
 
 
 def _draw_levels_of(ax: Axes, data: pd.DataFrame) -> None:
-    """Draw privacy levels claimed and true over the number of groups, or of subgroups."""
+    """Draw claimed and true privacy levels over the number of groups or subgroups."""
     size, many = ("G", "groups G") if "G" in data else ("Z", "subgroups Z")
     ax.set_xticks(range(int(data[size].min()), int(data[size].max()) + 1))
     if data["T"].notna().any():

@@ -24,19 +24,19 @@ _RATES = (0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5)
 def survival_probability(
     subgroup_size: int, dropout_rate: float, num_subgroups: int = 1
 ) -> float:
-    """Return the chance that two clients or more of each subgroup survive, equation (19).
+    """Return the chance that every subgroup keeps two or more clients, equation (19).
 
     (1 - [n (1 - p) p^(n - 1) + p^n])^Z with n = n-bar; 1 for Z is the paper's theorem.
     The protocol needs less: a subgroup without survivors exposes nobody, nor does a
     single survivor in a sum with another subgroup.
     """
-    nobody, one = 1.0, 0.0  # stay, without cancellation
+    nobody, alone = 1.0, 0.0  # stay, without cancellation
     for _ in range(subgroup_size):
-        nobody, one = (
+        nobody, alone = (
             nobody * dropout_rate,
-            one * dropout_rate + nobody * (1.0 - dropout_rate),
+            alone * dropout_rate + nobody * (1.0 - dropout_rate),
         )
-    failure = nobody + one
+    failure = nobody + alone
     if num_subgroups == 1 or failure >= 1.0:
         return max(0.0, 1.0 - failure)
     return math.exp(num_subgroups * math.log1p(-failure))
@@ -51,8 +51,8 @@ def dropouts(context: Context) -> Found:
     generator = np.random.default_rng(context.seed)
     for size, rate in context.steps("Theorem 4: simulated dropouts", cases):
         for total in numbers:
-            left = generator.binomial(size, 1 - rate, (trials, total))
-            count = int((left >= 2).all(axis=1).sum())
+            remaining = generator.binomial(size, 1 - rate, (trials, total))
+            count = int((remaining >= 2).all(axis=1).sum())
             # every interval holds together with chance .999
             low, high = binomial_interval(
                 count, trials, 1 - 1e-3 / (len(cases) * len(numbers))
@@ -71,20 +71,20 @@ def dropouts(context: Context) -> Found:
                 }
             )
     data = rows_to_frame(rows)
-    one, many = (data[data["Z"] == total] for total in numbers)
+    smallest, many = (data[data["Z"] == total] for total in numbers)
     published = {(4, 0.1): 0.9963, (4, 0.2): 0.9728, (4, 0.5): 0.6875, (7, 0.5): 0.9375}
-    known = {(int(r["n"]), r["p"]): r["formula"] for _, r in one.iterrows()}
+    formulas = {(int(r["n"]), r["p"]): r["formula"] for _, r in smallest.iterrows()}
     # one subgroup's chance, if it were that of all of them
-    alone = one["formula"].to_numpy()
+    alone = smallest["formula"].to_numpy()
     single = bool(((many["lower"] <= alone) & (alone <= many["upper"])).all())
-    fits = all(abs(known[case] - value) < 5e-5 for case, value in published.items())
+    fits = all(abs(formulas[case] - value) < 5e-5 for case, value in published.items())
     return Found(
         (
             state(
                 "eq. (19), one subgroup, against simulation",
-                bool(one["holds"].all()),
+                bool(smallest["holds"].all()),
                 paper="1 - n (1-p) p^(n-1) - p^n",
-                ours=f"within all {len(one)} intervals of {trials} rounds",
+                ours=f"within all {len(smallest)} intervals of {trials} rounds",
                 tolerance="exact intervals that hold together with chance .999",
             ),
             state(
@@ -92,29 +92,31 @@ def dropouts(context: Context) -> Found:
                 single,
                 paper="eq. (19), whatever their number",
                 ours=f"its power Z: {many['formula'].min():.3f}, not "
-                f"{one['formula'].min():.3f}, for five subgroups at n = 4, p = .5",
+                f"{smallest['formula'].min():.3f}, for five subgroups at n = 4, p = .5",
                 tolerance="simulated rounds of five subgroups",
                 otherwise="our reading" if bool(many["holds"].all()) else "differs",
-                note="'in each subgroup' may mean one of them or all; eq. (19) is one's chance",
+                note=(
+                    "'in each subgroup' may mean one of them or all; eq. (19) is one's "
+                    "chance"
+                ),
             ),
             state(
                 "values of eq. (19) at n = 4 and 7",
                 fits,
                 paper=_values(published),
-                ours=_values({case: known[case] for case in published}),
+                ours=_values({case: formulas[case] for case in published}),
                 tolerance="four digits",
                 note="recomputed by another program",
             ),
         ),
         data,
         "Lines: eq. (19) for one subgroup and its fifth power for five. Crosses: "
-        "simulated rounds "
-        "(intervals are thinner than the marks).",
+        "simulated rounds (intervals are thinner than the marks).",
     )
 
 
-def _values(found: dict[tuple[int, float], float]) -> str:
-    return ", ".join(f"{value:.4f}" for value in found.values())
+def _values(chances: dict[tuple[int, float], float]) -> str:
+    return ", ".join(f"{value:.4f}" for value in chances.values())
 
 
 def attackers(context: Context) -> Found:
@@ -156,9 +158,11 @@ def attackers(context: Context) -> Found:
                 else "too large somewhere",
                 tolerance=f"exact, G = 2 to {most}",
                 otherwise="paper errs",
-                note="an attacker spoils one sum of each segment, so fewer than half of the "
-                "fewest sums of a row may be attacked: (G+1)/2 sums for odd G, G/2 for "
-                "even",
+                note=(
+                    "an attacker spoils one sum of each segment, so fewer than half of "
+                    "the fewest sums of a row may be attacked: (G+1)/2 sums for odd G, "
+                    "G/2 for even"
+                ),
             ),
             state(
                 "exact number from the fewest sums of a row",
@@ -177,13 +181,15 @@ def attackers(context: Context) -> Found:
         ),
         data,
         "Attackers that a median over the sums of a row can take, wherever they sit: "
-        "the printed "
-        "0.25 G - 1 and the exact number.",
+        "the printed 0.25 G - 1 and the exact number.",
     )
 
 
 def draw_survival(figure: Figure, data: pd.DataFrame) -> None:
-    """Draw the chance of two survivors everywhere (columns n, p, Z, formula, simulated)."""
+    """Draw the chance of two survivors in every subgroup.
+
+    The columns are n, p, Z, formula and simulated.
+    """
     ax = figure.subplots()
     ordered = data.sort_values(["n", "Z", "p"])
     for (size, total), rows, look in in_turn(

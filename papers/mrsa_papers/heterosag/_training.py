@@ -1,4 +1,4 @@
-"""What HeteroSAg's two experiments share: users, layouts, and the clip range.
+"""Shared parts of HeteroSAg's two experiments: users, layouts, and the clip range.
 
 Elkordy, Avestimehr, "Secure Aggregation with Heterogeneous Quantization in Federated
 Learning", Section VI-C.
@@ -22,14 +22,17 @@ NUM_CLIENTS = 20
 GROUP_SIZE = 4
 LEVELS = (2, 4, 8, 10, 12)
 SCHEMES: dict[str, tuple[str, int | None]] = {
-    "SC": ("sc", None), "MC": ("mc", None), "HC (T = 2)": ("hc", 2), "HC (T = 3)": ("hc", 3),
-}  # fmt: skip
+    "SC": ("sc", None),
+    "MC": ("mc", None),
+    "HC (T = 2)": ("hc", 2),
+    "HC (T = 3)": ("hc", 3),
+}
 """The paper's schemes as `hetero` names them, with the threshold of the hybrid ones."""
 
 
 @functools.cache
 def layout_of(name: str, dim: int) -> hetero.SegmentLayout:
-    """Return the layout of one of `SCHEMES` over the paper's groups, or of one quantizer for all.
+    """Return the layout of a scheme over the paper's groups, or one quantizer for all.
 
     Five groups of four with K = (2, 4, 8, 10, 12); `"K = 2"`: everybody sums the whole
     update with the same quantizer.

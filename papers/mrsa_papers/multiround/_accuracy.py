@@ -60,7 +60,7 @@ PUBLISHED: dict[str, tuple[tuple[float, ...], tuple[float, ...]]] = {
 
 @dataclasses.dataclass(frozen=True)
 class _Size:
-    """How much is run."""
+    """The size of the experiment."""
 
     seeds: int
     lenet: int  # rounds
@@ -98,7 +98,7 @@ def table3(context: Context) -> Found:
 
 
 def table4(context: Context) -> Found:
-    """Return Table 4 with Figure 7: CIFAR-10, IID and sorted shards with a shared set."""
+    """Return Table 4 with Figure 7: CIFAR-10, IID and sorted shards."""
     return _table(context, "table4", ("iid", "shards_with_shared"))
 
 
@@ -108,7 +108,7 @@ def table5(context: Context) -> Found:
 
 
 def more_clients(context: Context) -> Found:
-    """Return Figure 8: CIFAR-10 IID with twice the clients, and with twice the cohort."""
+    """Return Figure 8: CIFAR-10 IID with twice the clients or twice the cohort."""
     size = _size(context, "fig8")
     base = _setting(context, "fig8", "iid")
     settings = tuple(
@@ -120,6 +120,7 @@ def more_clients(context: Context) -> Found:
             num_clients=n,
             cohort_size=k,
         )
+        # twice the clients, and twice the cohort
         for n, k in ((240, 12), (120, 24))
     )
     frame = _frames(context, settings, size)
@@ -133,6 +134,7 @@ def more_clients(context: Context) -> Found:
 def _table(context: Context, name: str, splits: tuple[str, str]) -> Found:
     size = _size(context, name)
     settings = [_setting(context, name, split) for split in splits]
+    # the paper leaves open which clients have which rate, so both readings are trained
     if not context.fast and splits[1].startswith("shards"):
         words = {"panel": f"{settings[1].panel}, rates by label", "dropouts": "label"}
         settings.append(dataclasses.replace(settings[1], **words))  # type: ignore[arg-type]
@@ -140,6 +142,7 @@ def _table(context: Context, name: str, splits: tuple[str, str]) -> Found:
     is_same = is_own(context.images, name)
     published = [dict(zip(LABELS, row, strict=True)) for row in PUBLISHED[name]]
     if is_same:
+        # the published row of each point, which the legend shows
         named = zip(frame["panel"], frame["scheme"], strict=True)
         frame["published"] = [
             published[panel != "IID"][scheme] for panel, scheme in named
@@ -158,18 +161,18 @@ def _table(context: Context, name: str, splits: tuple[str, str]) -> Found:
 
 
 def _stated(item: str, settings: Sequence[Setting], size: _Size) -> tuple[Stated, ...]:
-    """Return what the paper states of the trainings of an item.
+    """Return the settings that the paper states for the trainings of an item.
 
     It states no number of rounds; where a learning rate falls at round 800 there are as
     many.
     """
-    own = settings[0]
-    found = [Stated("model", _PAPER_MODELS[_data(item)], own.model)]
-    if own.decays:
-        found.append(Stated("rounds", _LAST_FALL, own.rounds, is_least=True))
+    first = settings[0]
+    statements = [Stated("model", _PAPER_MODELS[_data(item)], first.model)]
+    if first.decays:
+        statements.append(Stated("rounds", _LAST_FALL, first.rounds, is_least=True))
     if item in ("table4", "table5"):
-        found.append(Stated("seeds", _PAPER.seeds, size.seeds, is_least=True))
-    return tuple(found)
+        statements.append(Stated("seeds", _PAPER.seeds, size.seeds, is_least=True))
+    return tuple(statements)
 
 
 _MODELS = {"lenet": "LeNet", "cnn": "a CNN", "vgg11": "VGG-11", "mlp": "an MLP"}
@@ -189,23 +192,24 @@ def _size(context: Context, item: str) -> _Size:
 
 def _setting(context: Context, item: str, split: str) -> Setting:
     """Return a panel's setting; equal ones are trained once."""
-    dataset, size, own = context.images, _size(context, item), _data(item)
+    dataset, size, data_name = context.images, _size(context, item), _data(item)
     # a CNN of 1.7 million parameters is not trained in a few rounds, nor in a minute
+    # the fast size has the same layers of classes, but trains in seconds
     large = "mlp" if context.fast else "cnn"
-    model = large if own == "mnist" else "lenet"
-    if own == "cifar100" and is_own(dataset, item):
+    model = large if data_name == "mnist" else "lenet"
+    if data_name == "cifar100" and is_own(dataset, item):
         model = "vgg11"
-    rounds = size.cnn if own == "mnist" else size.lenet
+    rounds = size.cnn if data_name == "mnist" else size.lenet
     return Setting(
         panel=_PANELS[split],
         model=model,
         split=split,
         rounds=rounds,
         every=max(1, rounds // size.tests),
-        batch=100 if own == "mnist" else 50,
-        samples=DATA[own].samples,
+        batch=100 if data_name == "mnist" else 50,
+        samples=DATA[data_name].samples,
         rate=_RATE if context.fast else None,
-        decays=own != "mnist",
+        decays=data_name != "mnist",
     )
 
 
@@ -226,14 +230,14 @@ def _caption(
 ) -> str:
     """Say what was run, and where it is not what the paper ran."""
     dataset, first = context.images, settings[0]
-    own = is_own(dataset, item)
+    is_papers_data = is_own(dataset, item)
     paper = f"The paper: {DATA[_data(item)].words}"
     paper += " with VGG-11" if item == "table3" else ""
     where = (
         f"{dataset.name}, the paper's data set"
-        if own
-        else f"{dataset.name} instead of the paper's data set, so no published accuracy stands "
-        f"beside ours. {paper}"
+        if is_papers_data
+        else f"{dataset.name} instead of the paper's data set, so ours is compared "
+        f"with no published accuracy. {paper}"
     )
     clients = (
         "" if item == "fig8" else f"N = {first.num_clients}, K = {first.cohort_size}, "
@@ -255,33 +259,28 @@ def _caption(
     rates = (
         f"Learning rate {_RATE} for all schemes"
         if context.fast
-        else f"Learning rate of each scheme: the best of the paper's grid on one pilot seed, a "
-        f"choice that the intervals leave out ({_rates(frame)})"
+        else "Learning rate of each scheme: the best of the paper's grid on one pilot "
+        f"seed, a choice that the intervals leave out ({_rates(frame)})"
     )
     return (
         f"{where}. {_MODELS[first.model]}, {clients}dropout rates .1 to .5 shuffled "
-        "over the "
-        f"clients by each seed{by_label}, about {each:.0f} samples a client in "
-        "minibatches of "
-        f"{batch} (the paper: {first.samples / first.num_clients:.0f} in "
-        f"{first.batch}; as many "
-        f"local steps), "
-        f"E = 1, {size.seeds} paired seeds, {first.rounds} rounds, skipped ones "
-        f"counted.{shared} "
-        f"{rates}{falls}. Sums in the ring of 32 bits, 2^16 levels over 16 times the "
-        "last mean "
-        f"update's largest entry: at most {100 * frame['most clipped'].max():.2g} % of "
-        "a round's "
-        f"entries were clipped.{bands(size.seeds)}"
+        f"over the clients by each seed{by_label}, about {each:.0f} samples a client "
+        f"in minibatches of {batch} (the paper: "
+        f"{first.samples / first.num_clients:.0f} in {first.batch}; as many local "
+        f"steps), E = 1, {size.seeds} paired seeds, {first.rounds} rounds, skipped "
+        f"ones counted.{shared} {rates}{falls}. Sums in the ring of 32 bits, 2^16 "
+        "levels over 16 times the last mean update's largest entry: at most "
+        f"{100 * frame['most clipped'].max():.2g} % of a round's entries were "
+        f"clipped.{bands(size.seeds)}"
     )
 
 
 def _rates(frame: pd.DataFrame) -> str:
     parts = []
     for panel, rows in frame.groupby("panel", sort=False):
-        own = rows.groupby("scheme", sort=False)["rate"].first()
+        chosen = rows.groupby("scheme", sort=False)["rate"].first()
         parts.append(
-            f"{panel}: " + ", ".join(f"{s} {rate:g}" for s, rate in own.items())
+            f"{panel}: " + ", ".join(f"{s} {rate:g}" for s, rate in chosen.items())
         )
     return "; ".join(parts)
 

@@ -1,4 +1,4 @@
-"""Figure 9 of Multi-RoundSecAgg, Figure 8 of its 2021 text, and two figures of our own beside them.
+"""Figure 9 of Multi-RoundSecAgg, Figure 8 of its 2021 text, and two new figures.
 
 So, Ali, Guler, Jiao, Avestimehr, Appendix H.2: N = 40, K = 8, the sums of 40
 consecutive rounds late in a training, solved by least squares. The 2021 text solves for
@@ -77,17 +77,19 @@ def updates_over_a_window(context: Context) -> Found:
             plan, model="logistic", before=40, seeds=2, targets=(1, 2)
         )
     frame = _solved(context, plan, "Figure 9")
+    # a window of N rounds, as in the paper, and a longer one
     short, long = (
         _regimes(frame[frame["rounds"] == length]) for length in plan.lengths
     )
     number, hidden = (
-        _printed(context, "cifar10", own) for own in ("6.715e-3", "0.7829")
+        _printed(context, "cifar10", printed) for printed in ("6.715e-3", "0.7829")
     )
     checks = [_recovered(means, words, number) for words, means in short.items()]
     for target in plan.targets[1:]:
         checks += [
             _hidden(means, words, target, hidden) for words, means in short.items()
         ]
+    # the speed is a factor on the learning rate within the window
     moving = frame[(frame["rounds"] == plan.lengths[0]) & (frame["speed"] == 1.0)]
     checks += [
         _longer(short[OWN_RATE], long[OWN_RATE], plan.lengths),
@@ -97,8 +99,7 @@ def updates_over_a_window(context: Context) -> Found:
     ]
     words = _caption(context, plan, frame) + (
         " Updates that do not change: the sums that the server had seen, had every "
-        "client sent "
-        "its first update again."
+        "client sent its first update again."
     )
     return Found(
         tuple(checks), frame, words, _stated(plan, _BEFORE_UPDATES, _UPDATES.model)
@@ -106,7 +107,7 @@ def updates_over_a_window(context: Context) -> Found:
 
 
 def _stated(plan: Plan, before: int, model: str) -> tuple[Stated, ...]:
-    """Return what the paper states of a training up to its window."""
+    """Return the settings that the paper states for a training up to its window."""
     return (
         Stated("rounds before the window", before, plan.before, is_least=True),
         Stated("model", model, plan.model),
@@ -114,7 +115,7 @@ def _stated(plan: Plan, before: int, model: str) -> tuple[Stated, ...]:
 
 
 def _regimes(window: pd.DataFrame) -> dict[str, dict[str, list[float]]]:
-    """Return each scheme's mean errors where updates do not change, hardly do, and do."""
+    """Return each scheme's mean errors for constant, slow and moving updates."""
     moving, slow = (window[window["speed"] == speed] for speed in (1.0, SLOW))
     return {
         FROZEN: _means(slow, "frozen"),
@@ -136,12 +137,15 @@ def models_of_2021(context: Context) -> Found:
         *(
             state(
                 f"mean error of random selection, {words}",
-                max(own[RANDOM]) < SMALL,
+                max(frame_of_model[RANDOM]) < SMALL,
                 paper=f"{number}reconstructed",
-                ours=_words(own[RANDOM]),
+                ours=_words(frame_of_model[RANDOM]),
                 tolerance="each seed under 0.05",
             )
-            for words, own in (("models that do not change", still), (OWN_RATE, means))
+            for words, frame_of_model in (
+                ("models that do not change", still),
+                (OWN_RATE, means),
+            )
         ),
         state(
             "a small error of models shows that T = 1",
@@ -150,25 +154,31 @@ def models_of_2021(context: Context) -> Found:
             ours=f"T = 2, models that do not change: {_words(still[two])}",
             tolerance="each seed of T = 2 over 0.05",
             otherwise="undecided" if context.fast else "paper errs",
-            note="models of a round are nearly one: the mean of a block is near each of its "
-            "clients' models, which T = 2 hides; the AAAI text measures updates instead",
+            note=(
+                "models of a round are nearly one: the mean of a block is near each of "
+                "its clients' models, which T = 2 hides; the AAAI text measures "
+                "updates instead"
+            ),
         ),
         state(
             "the attack finds models better than the global model does",
             max(means[RANDOM]) < min(guess),
             paper=f"{number}not discussed",
-            ours=f"least squares {_words(means[RANDOM])}; the global model instead of each "
-            f"client's {_words(guess)}",
+            ours=(
+                f"least squares {_words(means[RANDOM])}; the global model instead of "
+                f"each client's {_words(guess)}"
+            ),
             tolerance="each seed",
-            note="everybody has the global model: an error above its own shows nothing of a "
-            "single client, and a small one needs no attack",
+            note=(
+                "everybody has the global model: an error above its own shows nothing "
+                "of a single client, and a small one needs no attack"
+            ),
         ),
     )
     words = _caption(context, plan, frame) + (
         " Error: of the model that each client would send at the window's start. "
-        "Dotted: the "
-        "error of the global model, which the server has anyway. The paper's mean is "
-        "1.72e-3."
+        "Dotted: the error of the global model, which the server has anyway. The "
+        "paper's mean is 1.72e-3."
     )
     return Found(checks, frame, words, _stated(plan, _BEFORE_MODELS, _MODELS.model))
 
@@ -188,10 +198,12 @@ def _solved(
         jobs = itertools.product(range(plan.seeds), plan.speeds, plan.targets)
         stage = f"{name}: windows of {plan.lengths[-1]} rounds"
         for trial, speed, target in context.steps(stage, jobs):
+            # all windows of a seed start from one training
             if (speed, target) == (plan.speeds[0], plan.targets[0]):
                 start = played.trained_start(context, plan, trial)
             window = played.played_window(context, plan, start, target, speed)
             waiting.append(played.of_models(window) if of_models else window)
+            # small models are solved together, large ones as soon as they are there
             if target == plan.targets[-1] or len(start.parameters) >= _LARGE:
                 for length in plan.lengths:
                     rows += played.rows_of(waiting, length, trial, start.accuracy)
@@ -211,9 +223,9 @@ def _words(values: list[float]) -> str:
     return interval(values).text(".3g")
 
 
-def _printed(context: Context, known: str, number: str) -> str:
-    """Return a number of the paper's before its words, where ours is measured on the same data."""
-    return f"{number}: " * is_data_of(context.images, known)
+def _printed(context: Context, data_name: str, number: str) -> str:
+    """Return a printed number with its words, if ours is measured on the same data."""
+    return f"{number}: " * is_data_of(context.images, data_name)
 
 
 def _recovered(means: dict[str, list[float]], words: str, printed: str = "") -> Check:
@@ -237,8 +249,10 @@ def _hidden(
         paper=f"{printed if target == 2 else ''}the server cannot",
         ours=_words(values),
         tolerance="each seed over half of 1 - 1/T",
-        note="1 - 1/T holds of unrelated updates of equal length; it is less where a block's "
-        "clients resemble each other, more where their lengths differ"
+        note=(
+            "1 - 1/T holds of unrelated updates of equal length; it is less where a "
+            "block's clients resemble each other, more where their lengths differ"
+        )
         if target == 2
         else "",
     )
@@ -252,8 +266,11 @@ def _exposed(frame: pd.DataFrame) -> Check:
         "who is predicted exposed is who is recovered, updates that do not change",
         bool((fallen == frame["exposed"]).all()),
         paper="where P has full rank, all updates follow",
-        ours=f"{int(fallen.sum())} of {len(frame)} recovered, {int(frame['exposed'].sum())} "
-        f"predicted; smallest error of the others {hidden.min():.2g}",
+        ours=(
+            f"{int(fallen.sum())} of {len(frame)} recovered, "
+            f"{int(frame['exposed'].sum())} predicted; smallest error of the others "
+            f"{hidden.min():.2g}"
+        ),
         tolerance=f"exact; recovered: error under {RECOVERED:g}",
     )
 
@@ -263,16 +280,21 @@ def _longer(
     long: dict[str, list[float]],
     lengths: tuple[int, ...],
 ) -> Check:
+    # paired by seed
     ratios = np.array(short[RANDOM]) / np.array(long[RANDOM])
     return state(
         f"random selection, sums of {lengths[1]} rounds instead of N = {lengths[0]}",
         bool((ratios > 1).all()),
         paper="not discussed: a window of N rounds",
-        ours=f"{_words(long[RANDOM])} instead of {_words(short[RANDOM])}, by factors of "
-        f"{ratios.min():.2g} to {ratios.max():.2g}",
+        ours=(
+            f"{_words(long[RANDOM])} instead of {_words(short[RANDOM])}, by factors of "
+            f"{ratios.min():.2g} to {ratios.max():.2g}"
+        ),
         tolerance="a smaller error in each seed",
-        note="a square random matrix is nearly singular and multiplies what moves; some more "
-        "rounds help the server although updates move on in them",
+        note=(
+            "a square random matrix is nearly singular and multiplies what moves; some "
+            "more rounds help the server although updates move on in them"
+        ),
     )
 
 
@@ -293,6 +315,7 @@ def _caption(context: Context, plan: Plan, frame: pd.DataFrame) -> str:
     dataset = context.images
     learnt = frame.groupby("rounds")["sums"].agg(["min", "max"])
     sums = ", ".join(f"{low} to {high} of {w}" for w, (low, high) in learnt.iterrows())
+    # .4 twice
     fall = " falling to .16 of itself" if plan.decays else ""
     speeds = ""
     if len(plan.speeds) > 1:
@@ -302,19 +325,14 @@ def _caption(context: Context, plan: Plan, frame: pd.DataFrame) -> str:
         f"{_MODELS_IN_WORDS[plan.model]} on {dataset.name} (accuracy "
         f"{100 * frame['accuracy'].mean():.0f} %), {plan.num_clients} clients "
         f"({plan.split.replace('_', ' ')}), {plan.cohort_size} per round, dropout "
-        "rates .1 to .5 "
-        f"shuffled over the clients by each seed, {plan.seeds} seeds. {plan.before} "
-        "rounds of "
-        f"random selection at the rate {plan.rate:g}{fall}; from there every scheme "
-        "goes on at a "
-        f"rate that stays.{speeds} Sums learnt: {sums} rounds. Motion: by how much of "
-        "its length "
-        f"a client's update changes up to rounds {plan.lengths[-1] // 2} and "
-        f"{plan.lengths[-1]} of "
-        f"the window, root mean square. "
-        f"Rounding to the ring's codes adds {frame['rounding'].max():.1g} of a sum's "
-        "length, "
-        f"clipping {100 * frame['clipped'].max():.2g} % of its entries at most."
+        f"rates .1 to .5 shuffled over the clients by each seed, {plan.seeds} seeds. "
+        f"{plan.before} rounds of random selection at the rate {plan.rate:g}{fall}; "
+        f"from there every scheme goes on at a rate that stays.{speeds} Sums learnt: "
+        f"{sums} rounds. Motion: by how much of its length a client's update changes "
+        f"up to rounds {plan.lengths[-1] // 2} and {plan.lengths[-1]} of the window, "
+        "root mean square. Rounding to the ring's codes adds "
+        f"{frame['rounding'].max():.1g} of a sum's length, clipping "
+        f"{100 * frame['clipped'].max():.2g} % of its entries at most."
     )
 
 
@@ -326,7 +344,7 @@ _MODELS_IN_WORDS = {
 
 
 def draw_errors(figure: Figure, data: pd.DataFrame) -> None:
-    """Draw errors of clients by scheme: frozen, slow and moving, a row for each window."""
+    """Draw clients' errors by scheme: frozen, slow and moving, one row per window."""
     lengths = sorted(data["rounds"].unique())
     speeds = sorted(data["speed"].unique())
     figure.set_size_inches(4.6 * (1 + len(speeds)), 3.3 * len(lengths))
@@ -341,15 +359,17 @@ def draw_errors(figure: Figure, data: pd.DataFrame) -> None:
         for speed in speeds:
             words = "own learning rate" if speed == 1 else f"learning rate x {speed:g}"
             panels.append((words, rows[rows["speed"] == speed], "error"))
-        for ax, (words, own, column) in zip(axes, panels, strict=True):
-            plotting.plot_error_histogram(own, column=column, ax=ax).legend(loc="best")
+        for ax, (words, panel, column) in zip(axes, panels, strict=True):
+            plotting.plot_error_histogram(panel, column=column, ax=ax).legend(
+                loc="best"
+            )
             ax.set_title(f"{length} rounds, {words}")
             ax.set(xlabel=ax.get_xlabel() if length == lengths[-1] else "", ylabel="")
         axes[0].set_ylabel("clients (%)")
 
 
 def draw_errors_of_models(figure: Figure, data: pd.DataFrame) -> None:
-    """Draw errors of clients' models: frozen and moving, with that of the global model."""
+    """Draw errors of clients' models, frozen and moving, and of the global model."""
     figure.set_size_inches(10.4, 3.8)
     panels = (
         ("frozen", "models that do not change"),
@@ -386,7 +406,7 @@ _MOTION = Plan(
 
 
 def error_against_motion(context: Context) -> Found:
-    """Return the error against how fast models move, against T and the window's length."""
+    """Return the error against the speed of models, T and the window's length."""
     plan = _MOTION
     if context.fast:
         plan = dataclasses.replace(
@@ -439,10 +459,15 @@ def _of_motion(frame: pd.DataFrame, plan: Plan) -> Iterator[Check]:
         f"where models move as in training, {first} rounds of random selection tell "
         "nothing",
         min(short[RANDOM]) > 1,
-        ours=f"{_words(short[RANDOM])} at a relative motion of {fast['motion'].mean():.2g}",
+        ours=(
+            f"{_words(short[RANDOM])} at a relative motion of "
+            f"{fast['motion'].mean():.2g}"
+        ),
         tolerance="error over 1, that of no estimate at all, in each seed",
-        note=f"the inverse of a {first} x {plan.num_clients} matrix multiplies the motion's "
-        f"square by {_quantiles(window)}",
+        note=(
+            f"the inverse of a {first} x {plan.num_clients} matrix multiplies the "
+            f"motion's square by {_quantiles(window)}"
+        ),
     )
     yield _longer(short, long, (first, last))
     yield _amplified(frame)
@@ -457,17 +482,17 @@ def _of_motion(frame: pd.DataFrame, plan: Plan) -> Iterator[Check]:
 
 def _exposed_in_motion(clients: pd.DataFrame, plan: Plan) -> Check:
     """Judge the privacy engine's prediction on updates that hardly move."""
-    own = clients[(clients["rounds"] == plan.lengths[-1]) & (clients["speed"] == SLOW)]
-    fallen = own["error"] < SMALL
+    slow = clients[(clients["rounds"] == plan.lengths[-1]) & (clients["speed"] == SLOW)]
+    fallen = slow["error"] < SMALL
     exposed, others = (
-        float(fallen[own["exposed"]].mean()),
-        float(fallen[~own["exposed"]].mean()),
+        float(fallen[slow["exposed"]].mean()),
+        float(fallen[~slow["exposed"]].mean()),
     )
     return state(
         f"who is predicted exposed is who is recovered, {SLOW_RATE}",
         exposed > 0.95 and others < 0.05,
-        ours=f"{100 * exposed:.3g} % of {int(own['exposed'].sum())} exposed clients, "
-        f"{100 * others:.2g} % of {int((~own['exposed']).sum())} others",
+        ours=f"{100 * exposed:.3g} % of {int(slow['exposed'].sum())} exposed clients, "
+        f"{100 * others:.2g} % of {int((~slow['exposed']).sum())} others",
         tolerance=f"over 95 % and under 5 %; recovered: error under {SMALL:g}, sums of "
         f"{plan.lengths[-1]} rounds",
         note="two like clients in a block give each other away without being exposed",
@@ -476,9 +501,11 @@ def _exposed_in_motion(clients: pd.DataFrame, plan: Plan) -> Check:
 
 def _amplified(frame: pd.DataFrame) -> Check:
     """Judge what leverage and motion predict of random selection's error."""
-    own = frame[frame["scheme"] == RANDOM]
-    own = own.assign(expected=own["predicted"] + own["motion"] ** 2 * own["gain"])
-    means = own.groupby(["speed", "rounds", "seed"])[["error", "expected"]].mean()
+    random = frame[frame["scheme"] == RANDOM]
+    random = random.assign(
+        expected=random["predicted"] + random["motion"] ** 2 * random["gain"]
+    )
+    means = random.groupby(["speed", "rounds", "seed"])[["error", "expected"]].mean()
     ratio = means["error"] / means["expected"]
     return state(
         "1 - leverage + motion^2 x gain of the inverse predicts random selection's "
@@ -487,7 +514,10 @@ def _amplified(frame: pd.DataFrame) -> Check:
         ours=f"measured over predicted: {ratio.min():.2g} to {ratio.max():.2g}, median "
         f"{ratio.median():.2g}",
         tolerance="median over seeds, rates and lengths within a factor of 3",
-        note="as if updates changed by independent noise from sum to sum; they drift, too",
+        note=(
+            "as if updates changed by independent noise from sum to sum; they drift, "
+            "too"
+        ),
     )
 
 
@@ -497,19 +527,19 @@ def _quantiles(window: pd.DataFrame) -> str:
 
 
 def draw_motion(figure: Figure, data: pd.DataFrame) -> None:
-    """Draw the error against motion by T, and of random selection by the window's length."""
+    """Draw the error against motion by T, and for random selection by window length."""
     figure.set_size_inches(11.5, 4.2)
-    left, right = figure.subplots(1, 2, sharex=True, sharey=True)
+    by_target, right = figure.subplots(1, 2, sharex=True, sharey=True)
     first = data["rounds"].min()
-    _draw_error(left, data[data["rounds"] == first])
+    _draw_error(by_target, data[data["rounds"] == first])
     _draw_error(right, data[data["target"] == 1], by="rounds")
-    left.set_title(f"Windows of {first} rounds (dashed: no motion)")
+    by_target.set_title(f"Windows of {first} rounds (dashed: no motion)")
     right.set_ylabel("")
     right.set_title("Random selection, windows of other lengths")
 
 
 def _draw_error(ax: Axes, data: pd.DataFrame, by: str = "scheme") -> None:
-    """Draw the mean error against how far updates move, a curve for each scheme or window."""
+    """Draw the mean error against the motion of updates by scheme or window."""
     from matplotlib.ticker import NullFormatter
 
     for place, (value, rows) in enumerate(data.groupby(by, sort=False)):

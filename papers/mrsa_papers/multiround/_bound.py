@@ -1,4 +1,4 @@
-"""Theorem 2: how fast training converges when only C of K clients are summed on average.
+"""Theorem 2: the convergence rate when C of K clients are summed on average.
 
 Source: Multi-RoundSecAgg (AAAI version), Section 5.2 and Appendix B, with
 docs/errata.md. Symbols: rho `smoothness`, mu `strong_convexity`, sigma_i^2
@@ -26,7 +26,7 @@ Form = Literal["printed", "corrected"]
 
 @dataclasses.dataclass(frozen=True)
 class ConvexConstants:
-    """What Theorem 2 knows of a problem.
+    """Constants of a problem that Theorem 2 uses.
 
     Build it with `convex_constants`, or from a problem.
 
@@ -85,8 +85,13 @@ def convex_constants(
         ConfigurationError: If one is not a finite number in its range.
 
     Examples:
-        >>> unit = convex_constants(smoothness=1.0, strong_convexity=1.0, gradient_variance=1.0,
-        ...                         gradient_bound=1.0, squared_distance=1.0)
+        >>> unit = convex_constants(
+        ...     smoothness=1.0,
+        ...     strong_convexity=1.0,
+        ...     gradient_variance=1.0,
+        ...     gradient_bound=1.0,
+        ...     squared_distance=1.0,
+        ... )
         >>> unit.heterogeneity(120)
         0.0
     """
@@ -131,7 +136,7 @@ def convergence_bound(
     local_steps: int = 1,
     form: Form = "corrected",
 ) -> float:
-    """Return Theorem 2's bound on E[L(x(J))] - L* after J rounds, skipped ones included.
+    """Return Theorem 2's bound on E[L(x(J))] - L* after J rounds, with skipped ones.
 
     For federated averaging on strongly convex losses, equal dropout rates, uniform
     choice among the available cohorts (`fairness="uniform"`), the mean of K local
@@ -166,15 +171,20 @@ def convergence_bound(
             constants hold another number of clients.
 
     Examples:
-        >>> unit = convex_constants(smoothness=1.0, strong_convexity=1.0, gradient_variance=1.0,
-        ...                         gradient_bound=1.0, squared_distance=1.0)
+        >>> unit = convex_constants(
+        ...     smoothness=1.0,
+        ...     strong_convexity=1.0,
+        ...     gradient_variance=1.0,
+        ...     gradient_bound=1.0,
+        ...     squared_distance=1.0,
+        ... )
         >>> [round(convergence_bound(120, 12, 1, 100, 1.2, unit, form=form), 4)
         ...  for form in ("printed", "corrected")]
         [0.3885, 0.4012]
 
     Source: Multi-RoundSecAgg, Theorem 2, eq. (8); corrected as in docs/errata.md, with
-        t -> j + 1 in (24). Keeps (1/N) sum sigma_i^2, which is valid and weaker than
-        the (1/N^2) of Li et al.
+    t -> j + 1 in (24). Keeps (1/N) sum sigma_i^2, which is valid and weaker than the
+    (1/N^2) of Li et al.
     """
     n, k, t = check_sizes(num_clients, cohort_size, privacy_target)
     rounds = check_size(num_rounds, "num_rounds")

@@ -1,4 +1,4 @@
-"""What Multi-RoundSecAgg claims about accuracies, and how each claim is read and judged.
+"""Multi-RoundSecAgg's claims about accuracies, and how each is read and judged.
 
 "Comparable" is read from paired differences over seeds: an interval that ends at most
 one point below (IID) or two (non-IID, where the paper calls 1.53 points comparable in
@@ -25,7 +25,7 @@ RANDOM, WEIGHTED, PARTITION = "Random", "Weighted random", "User partition"
 T6, T4, T3 = (f"Multi-RoundSecAgg (T={t})" for t in (6, 4, 3))
 
 RATES_PICKED = "that each scheme's learning rate was picked on one pilot seed"
-"""What no interval over the other seeds holds."""
+"""Words for a value that no interval over the other seeds contains."""
 
 _COMPARABLE, _COMPARABLE_NON_IID = 1.0, 2.0  # points below
 _AS_PRINTED = 2.0  # points between an accuracy and the printed one
@@ -33,7 +33,7 @@ _FAILS = 0.02  # share of the rounds, below which nothing is trained
 
 
 class Reading(NamedTuple):
-    """What the data can show."""
+    """The claims that the data can decide."""
 
     is_fast: bool
     seeds: int
@@ -108,10 +108,14 @@ def _above(
     published: Mapping[str, float],
     read: Reading,
 ) -> Check:
-    """Judge "outperforms random selection" under the assignment of dropout rates that fits."""
+    """Judge "outperforms random selection" under the assignment of rates that fits."""
     late = [late_by_scheme(frame, panel) for panel in panels]
-    gaps = [difference(own[scheme], own[RANDOM]) for own in late]
+    gaps = [
+        difference(of_assignment[scheme], of_assignment[RANDOM])
+        for of_assignment in late
+    ]
     how = ("shuffled rates", "rates by label")
+    # one answer for each assignment of rates
     holds = [gap.exceeds(0) for gap in gaps]
     said = {True: "holds", None: "undecided", False: "fails"}
     fits = (
@@ -124,14 +128,13 @@ def _above(
     )
     opened = (
         "the paper does not say which clients have which dropout rate; its first "
-        "version gives "
-        f"them by label where data are non-IID: {fits}. "
+        f"version gives them by label where data are non-IID: {fits}. "
         if len(panels) > 1
         else ""
     )
     accuracies = "; ".join(
-        f"{words}: {shown(own, read.beside(published))}"
-        for words, own in zip(how, late, strict=False)
+        f"{words}: {shown(of_assignment, read.beside(published))}"
+        for words, of_assignment in zip(how, late, strict=False)
     )
     under = " under one of the two" if len(panels) > 1 else ""
     return state(
@@ -148,7 +151,7 @@ def _above(
 
 
 def of_figure8(frame: pd.DataFrame, setting: Setting, read: Reading) -> Iterator[Check]:
-    """Judge the claims about other N and K: as in the main setting, or partition fails."""
+    """Judge the claims at other N and K: as in the main setting, or partition fails."""
     panel = setting.panel
     late = late_by_scheme(frame, panel)
     if not read.is_fast:
@@ -164,8 +167,10 @@ def of_figure8(frame: pd.DataFrame, setting: Setting, read: Reading) -> Iterator
             ours=f"{100 * share:.2g} % of the rounds train; {ends:.1f} % accuracy, "
             f"{difference(late[RANDOM], late[PARTITION])} points below random",
             tolerance=f"at most {100 * _FAILS:.0f} % of the rounds; {read.words}",
-            note="dropout rates shuffled over the clients; with sorted ones (blocks of equal "
-            "rates) blocks of 24 would be available in one round of twelve",
+            note=(
+                "dropout rates shuffled over the clients; with sorted ones (blocks of "
+                "equal rates) blocks of 24 would be available in one round of twelve"
+            ),
         )
 
 
@@ -175,13 +180,14 @@ def of_accuracies(
     """Return the published accuracies beside ours, on the paper's own data set."""
     late = late_by_scheme(frame, panel)
     for scheme, value in published.items():
-        own = interval(100 * late[scheme])
-        holds = own.plus(-value).lies_within(_AS_PRINTED)
+        # in percent, as printed
+        ours = interval(100 * late[scheme])
+        holds = ours.plus(-value).lies_within(_AS_PRINTED)
         yield state(
             f"{scheme}, {panel} (%)",
             holds,
             paper=f"{value:.2f}",
-            ours=str(own),
+            ours=str(ours),
             tolerance=f"an interval within {_AS_PRINTED:g} points",
             note="the paper states neither rounds nor the seeds' spread; intervals "
             f"leave out {RATES_PICKED}",
@@ -196,13 +202,14 @@ def late_by_scheme(frame: pd.DataFrame, panel: str) -> dict[str, pd.Series]:
 
 def trained_share(frame: pd.DataFrame, panel: str, scheme: str) -> float:
     """Return the share of rounds that were not skipped, over all seeds."""
-    own = frame[(frame["panel"] == panel) & (frame["scheme"] == scheme)]
-    ends = own.groupby("seed")[["trained rounds", "round"]].max().sum()
+    rows = frame[(frame["panel"] == panel) & (frame["scheme"] == scheme)]
+    # the last test of each seed counts all of its rounds
+    ends = rows.groupby("seed")[["trained rounds", "round"]].max().sum()
     return float(ends["trained rounds"] / ends["round"])
 
 
 def shown(late: Mapping[str, pd.Series], published: Mapping[str, float]) -> str:
-    """Return every scheme's accuracy with its interval, beside the published one, if any."""
+    """Return every scheme's accuracy with its interval and the published one."""
     beside = {scheme: f" (paper {value:.2f})" for scheme, value in published.items()}
     return ", ".join(
         f"{scheme} {interval(100 * values)} %{beside.get(scheme, '')}"
@@ -235,6 +242,7 @@ def _comparable(
     note: str = "",
     within: float = _COMPARABLE,
 ) -> Check:
+    # in points, seed by seed
     gap = difference(late[scheme], late[other])
     return state(
         f"{scheme} against {other.lower()}, {panel}",
@@ -260,6 +268,7 @@ def _as_its_table(
     gap = difference(late[T6], late[RANDOM])
     paper = published[T6] - published[RANDOM]
     is_alike = abs(paper) <= _COMPARABLE
+    # the table's own sign decides how its claim is read
     words, side = ("above", "over 0") if paper > 0 else ("below", "below 0")
     if is_alike:
         words, side = "alike", f"within {_COMPARABLE:g} point"
@@ -274,8 +283,10 @@ def _as_its_table(
         paper=read.printed(words, paper),
         ours=f"{gap.text('+.1f')} points",
         tolerance=f"an interval {side}; {read.words}",
-        note="the text speaks of all Multi-RoundSecAgg schemes; for T = 6 its own table "
-        "is what counts here",
+        note=(
+            "the text speaks of all Multi-RoundSecAgg schemes; for T = 6 its own table "
+            "is what counts here"
+        ),
     )
 
 
@@ -285,6 +296,7 @@ def _worst(late: Mapping[str, pd.Series], panel: str, read: Reading) -> Check:
     Of two seeds it is mostly too wide.
     """
     means = {scheme: float(values.mean()) for scheme, values in late.items()}
+    # the worst of all other schemes
     rest = min((s for s in means if s != PARTITION), key=lambda s: means[s])
     gap = difference(late[PARTITION], late[rest])
     after = f" after {read.rounds} rounds" if read.is_fast else ""

@@ -32,7 +32,7 @@ _SHIFT = 10.0  # added to every loss, which changes no training
 
 
 def convergence(context: Context) -> Found:
-    """Return Theorem 2: simulated training below its bound, and where the bound errs."""
+    """Return Theorem 2: simulated training below its bound, and the bound's errors."""
     trials = 100 if context.fast else 1000
     rows: list[dict[str, Any]] = []
     jobs = itertools.product(_TARGETS, _RATES)
@@ -43,10 +43,9 @@ def convergence(context: Context) -> Found:
         tuple(_checks(context, data, trials)),
         data,
         f"Federated averaging on quadratic losses of {_N} clients, {_K} in a round, E "
-        "= 1, with "
-        f"blocks of T that share their data's centre; equal dropout rates p, {trials} "
-        "trials. "
-        "Solid: mean gap to the least loss. Dashed: (8) as printed, C by Theorem 1.",
+        "= 1, with blocks of T that share their data's centre; equal dropout rates p, "
+        f"{trials} trials. Solid: mean gap to the least loss. Dashed: (8) as printed, "
+        "C by Theorem 1.",
     )
 
 
@@ -75,7 +74,7 @@ def _trained(
     constants = problem.constants(_START)
     cardinality = selection.expected_cardinality(_N, _K, target, rate)
     for rounds in range(_STEP, _ROUNDS + 1, _STEP):
-        own = gaps[:, rounds]
+        final = gaps[:, rounds]
         printed, corrected = (
             convergence_bound(_N, _K, target, rounds, cardinality, constants, form=form)
             for form in ("printed", "corrected")
@@ -85,8 +84,8 @@ def _trained(
             "p": rate,
             "C": cardinality,
             "rounds": rounds,
-            "gap": float(own.mean()),
-            "error": float(own.std(ddof=1) / np.sqrt(trials)),
+            "gap": float(final.mean()),
+            "error": float(final.std(ddof=1) / np.sqrt(trials)),
             "printed": printed,
             "corrected": corrected,
         }
@@ -101,7 +100,9 @@ def _checks(context: Context, data: pd.DataFrame, trials: int) -> Iterator[Check
             share <= 1,
             paper="at most 1",
             ours=f"at most {share:.2g}",
-            tolerance=f"5 standard errors of {trials} trials, T = 1, 2, 4, p = 0 and .5",
+            tolerance=(
+                f"5 standard errors of {trials} trials, T = 1, 2, 4, p = 0 and .5"
+            ),
         )
     ends = data[data["rounds"] == _ROUNDS].sort_values("C", ascending=False)
     slow = ends[ends["T"] == _TARGETS[-1]]
@@ -145,12 +146,15 @@ def _shifted(context: Context) -> Check:
         tolerance="at least 0",
         otherwise="paper errs",
         of_data=False,
-        note="training is the same; Gamma is L* minus the mean of the L_i*, not their sum",
+        note=(
+            "training is the same; Gamma is L* minus the mean of the L_i*, not their "
+            "sum"
+        ),
     )
 
 
 def _drawn(context: Context) -> Check:
-    """Judge beta's factor, the variance of a cohort's mean, by enumeration of the cohorts."""
+    """Judge beta's factor, the variance of a cohort's mean, over all cohorts."""
     ratios = {
         t: drawing_variance(context.seed, t) * _K * (_N - 1) / (_N - _K)
         for t in _TARGETS
@@ -163,21 +167,23 @@ def _drawn(context: Context) -> Check:
         ours=", ".join(f"T = {t}: {ratio:.4g}" for t, ratio in ratios.items()),
         tolerance="exact enumeration of all cohorts",
         otherwise="our reading",
-        note="(22) does not name the factor. Drawing blocks is cluster sampling, with the factor "
-        "T(N - K)/(K(N - T)); the bound is loose, and training stays below it all the "
-        "same",
+        note=(
+            "(22) does not name the factor. Drawing blocks is cluster sampling, with "
+            "the factor T(N - K)/(K(N - T)); the bound is loose, and training stays "
+            "below it all the same"
+        ),
     )
 
 
 def drawing_variance(seed: int, target: int) -> float:
-    """Return the variance of cohorts' means over that of clients, for values equal in blocks."""
+    """Return the variance of cohorts' means over that of clients with equal blocks."""
     values = np.repeat(np.random.default_rng(seed).normal(size=_N // target), target)
     means = selection.enumerate_family(_N, _K, target).astype(np.float64) @ values / _K
     return float(((means - values.mean()) ** 2).mean() / values.var())
 
 
 def _jensen(context: Context) -> Check:
-    """Judge (26): the bound at the mean number of executed rounds for the bound's mean."""
+    """Judge (26): the bound at the mean number of executed rounds, not its mean."""
     constants = _problem(context, 1).constants(_START)
     # printed and right Gamma are equal at 0
     least = float(np.mean(constants.client_minima))
@@ -196,8 +202,10 @@ def _jensen(context: Context) -> Check:
         ours=f"{printed:.4g}, and the mean of the bound is {right:.4g}",
         tolerance="exact binomial law of the rounds that are not skipped, T = 1",
         otherwise="our reading",
-        note="(26) puts the mean number for a random one; the bound is convex in it, so that the "
-        "mean of the bound is larger (Jensen)",
+        note=(
+            "(26) puts the mean number for a random one; the bound is convex in it, so "
+            "that the mean of the bound is larger (Jensen)"
+        ),
     )
 
 

@@ -18,7 +18,7 @@ _ZERO = 1e-12  # entries no larger count as zero, as in a reduction without scal
 
 
 def echelon_estimate(P: Any) -> Int32[np.ndarray, " rounds"]:
-    """Estimate weak privacy after each round from a floating-point echelon form. Do not use it.
+    """Estimate weak privacy after each round from a float echelon form: do not use it.
 
     Every row of a reduced row echelon form is a combination of the sums, so its weight
     would be an upper bound of T if the arithmetic were exact. It is far above T once

@@ -34,7 +34,7 @@ _UNRELATED = 400  # entries of drawn updates
 
 
 class _Size(NamedTuple):
-    """How many histories."""
+    """The number of histories."""
 
     trials: int
     rounds: tuple[int, ...]
@@ -44,7 +44,7 @@ _FULL, _FAST = _Size(10, (24, 32, 38, 40, 48)), _Size(6, (24, 32, 40))
 
 
 def exposed_and_recovered(context: Context) -> Found:
-    """Return who is exposed by a history and who is recovered from its sums, client by client."""
+    """Return which clients a history exposes, and which its sums recover."""
     size = _FAST if context.fast else _FULL
     plan = dataclasses.replace(_PLAN, before=30) if context.fast else _PLAN
     updates = _updates(context, plan, size.trials)
@@ -67,15 +67,11 @@ def exposed_and_recovered(context: Context) -> Found:
         f"{len(frame.groupby(['scheme', 'lost', 'rounds', 'seed']))} histories of N = "
         f"{plan.num_clients}, K = {plan.cohort_size}: {', '.join(selectors)}; after "
         f"{', '.join(map(str, size.rounds))} rounds; cohorts whole, or each member "
-        "lost before the "
-        f"sum with chance {_LOST[1]:g}, which splits blocks. Trained updates: softmax "
-        "regression "
-        f"on {context.images.name}, one sorted shard a client, {size.trials} seeds, at "
-        "a model of "
-        f"{plan.before} rounds that does not move. Drawn updates: {_UNRELATED} "
-        "independent normal "
-        "entries. Left: errors of those predicted exposed (modulo drawn primes) and of "
-        "all others. "
+        f"lost before the sum with chance {_LOST[1]:g}, which splits blocks. Trained "
+        f"updates: softmax regression on {context.images.name}, one sorted shard a "
+        f"client, {size.trials} seeds, at a model of {plan.before} rounds that does "
+        f"not move. Drawn updates: {_UNRELATED} independent normal entries. Left: "
+        "errors of those predicted exposed (modulo drawn primes) and of all others. "
         "Right: error predicted by leverage against measured, of those not exposed.",
     )
 
@@ -96,7 +92,7 @@ def _updates(context: Context, plan: Plan, trials: int) -> dict[str, np.ndarray]
     trained = []
     for trial in range(trials):
         start = played.trained_start(context, plan, trial)
-        found = federated.client_updates(
+        updates = federated.client_updates(
             start.key,
             start.model,
             start.parameters,
@@ -104,7 +100,7 @@ def _updates(context: Context, plan: Plan, trials: int) -> dict[str, np.ndarray]
             start.trainer,
             mesh=context.mesh,
         )
-        trained.append(np.asarray(found, np.float64))
+        trained.append(np.asarray(updates, np.float64))
     drawn = rng.normal(size=(trials, plan.num_clients, _UNRELATED))
     return {"trained": np.stack(trained), "drawn": drawn}
 
@@ -112,7 +108,7 @@ def _updates(context: Context, plan: Plan, trials: int) -> dict[str, np.ndarray]
 def _histories(
     context: Context, plan: Plan, selector: selection.Selector, lost: float, size: _Size
 ) -> np.ndarray:
-    """Return who is in the sum of each round, bool [trials, rounds, N]."""
+    """Return the participation of each round, bool [trials, rounds, N]."""
     key = as_key(context.seed)
     rates = assign_rates(key, RATES, plan.num_clients)
     whole = np.asarray(
@@ -124,6 +120,7 @@ def _histories(
             size.trials,
         )
     )
+    # each member of a cohort is lost by itself, which parts blocks
     rng = np.random.default_rng([context.seed, int(Stream.STEPS)])
     return whole & (rng.random(whole.shape) >= lost)
 
@@ -140,13 +137,14 @@ def _rows(
     rows = []
     for rounds in size.rounds:
         learnt = histories[:, :rounds]
+        # exposure never ends, so the first round decides for every beginning
         exposed = (first >= 0) & (first < rounds)
         predicted = attacks.predicted_error(learnt)
         errors = {
             kind: attacks.streamed_errors(
-                learnt, np.matmul(learnt.astype(np.float64), own), own
+                learnt, np.matmul(learnt.astype(np.float64), vectors), vectors
             )
-            for kind, own in updates.items()
+            for kind, vectors in updates.items()
         }
         rows += [
             {
@@ -158,7 +156,7 @@ def _rows(
                 "exposed": bool(exposed[trial, client]),
                 "predicted": predicted[trial, client].item(),
             }
-            | {kind: own[trial, client].item() for kind, own in errors.items()}
+            | {kind: vectors[trial, client].item() for kind, vectors in errors.items()}
             for trial, client in np.ndindex(exposed.shape)
         ]
     return rows
@@ -173,9 +171,10 @@ def confusion(exposed: np.ndarray, recovered: np.ndarray) -> tuple[float, float]
         >>> confusion(np.array([True, True, False]), np.array([True, False, False]))
         (0.5, 1.0)
     """
+    # both are counts, so equal ones give exactly 1
     both = int((exposed & recovered).sum())
-    predicted, found = int(exposed.sum()), int(recovered.sum())
-    return (both / predicted if predicted else 1.0, both / found if found else 1.0)
+    predicted, solved = int(exposed.sum()), int(recovered.sum())
+    return (both / predicted if predicted else 1.0, both / solved if solved else 1.0)
 
 
 def _exact(frame: pd.DataFrame, kind: str) -> Check:
@@ -194,8 +193,9 @@ def _exact(frame: pd.DataFrame, kind: str) -> Check:
 
 
 def _by_leverage(frame: pd.DataFrame) -> Check:
-    """Judge predicted errors, averaged over clients of like prediction, on drawn updates."""
+    """Judge predicted errors on drawn updates, averaged over similar predictions."""
     hidden = frame[~frame["exposed"]]
+    # ten classes of predicted error; 1 belongs to the last
     levels = (hidden["predicted"] * 10).astype(int).clip(upper=9)
     means = hidden.groupby(levels)[["predicted", "drawn", "trained"]].mean()
     gaps = (means["drawn"] - means["predicted"]).abs()
@@ -203,18 +203,23 @@ def _by_leverage(frame: pd.DataFrame) -> Check:
     return state(
         "1 - leverage is the mean error of those who are not exposed",
         bool((gaps < 0.02).all()),
-        ours=f"drawn updates within {gaps.max():.2g}, trained ones within {trained.max():.2g}",
+        ours=(
+            f"drawn updates within {gaps.max():.2g}, trained ones within "
+            f"{trained.max():.2g}"
+        ),
         tolerance="drawn updates: within 0.02 for each tenth of the predicted error",
-        note="it is exact for unrelated updates of equal length; trained ones of a class resemble "
-        "each other, and their lengths differ",
+        note=(
+            "it is exact for unrelated updates of equal length; trained ones of a "
+            "class resemble each other, and their lengths differ"
+        ),
     )
 
 
 def _shared(frame: pd.DataFrame, target: int) -> Check:
     """Judge the error of a block's mean instead of its T clients."""
     is_whole = (frame["lost"] == 0) & (frame["rounds"] == frame["rounds"].max())
-    own = frame[is_whole & (frame["scheme"] == label_of(target))].groupby("seed")
-    drawn, trained = (interval(own[kind].mean()) for kind in ("drawn", "trained"))
+    by_trial = frame[is_whole & (frame["scheme"] == label_of(target))].groupby("seed")
+    drawn, trained = (interval(by_trial[kind].mean()) for kind in ("drawn", "trained"))
     wanted = 1 - 1 / target
     return state(
         f"blocks of T = {target}: mean error about 1 - 1/T, updates that do not change",
@@ -225,10 +230,15 @@ def _shared(frame: pd.DataFrame, target: int) -> Check:
             )
         ),
         paper="above 1 - 1/T (Figure 9)" if target == 2 else "not stated",
-        ours=f"drawn {drawn.text('.3g')}, trained {trained.text('.3g')}; 1 - 1/T = {wanted:g}",
+        ours=(
+            f"drawn {drawn.text('.3g')}, trained {trained.text('.3g')}; 1 - 1/T = "
+            f"{wanted:g}"
+        ),
         tolerance="95 % intervals: drawn within 0.02, trained within 0.2",
-        note="exact for unrelated updates of equal length, so the paper's were not; the mean of a "
-        "long and a short update is far from the short one"
+        note=(
+            "exact for unrelated updates of equal length, so the paper's were not; the "
+            "mean of a long and a short update is far from the short one"
+        )
         if target == 2
         else "",
     )
@@ -237,29 +247,31 @@ def _shared(frame: pd.DataFrame, target: int) -> Check:
 def _blocks(frame: pd.DataFrame) -> Check:
     whole = frame[frame["scheme"].str.startswith("Multi")]
     split = float(whole[whole["lost"] > 0]["exposed"].mean())
-    kept = int(whole[whole["lost"] == 0]["exposed"].sum())
+    exposed_in_whole = int(whole[whole["lost"] == 0]["exposed"].sum())
     return state(
         "blocks expose nobody, unless their members are lost one by one",
-        kept == 0 and split > 0,
+        exposed_in_whole == 0 and split > 0,
         paper="T of Theorem 1 assumes that a block comes or stays away as one",
-        ours=f"{kept} exposed with whole blocks, {100 * split:.0f} % of the clients where "
-        f"each is lost with chance {_LOST[1]:g}",
+        ours=(
+            f"{exposed_in_whole} exposed with whole blocks, {100 * split:.0f} % of the "
+            f"clients where each is lost with chance {_LOST[1]:g}"
+        ),
         tolerance="none with whole blocks, some with split ones",
     )
 
 
 def draw_exposure(figure: Figure, data: pd.DataFrame) -> None:
-    """Draw who was recovered by who was predicted exposed, and errors against leverage."""
+    """Draw recovery against predicted exposure, and errors against leverage."""
     figure.set_size_inches(11.5, 4.2)
-    left, right = figure.subplots(1, 2)
-    _draw_recovered(left, data)
+    first, right = figure.subplots(1, 2)
+    _draw_recovered(first, data)
     _draw_predicted(right, data)
-    left.set_title("Trained updates that do not change")
+    first.set_title("Trained updates that do not change")
     right.set_title("Clients who are not exposed")
 
 
 def _draw_recovered(ax: Axes, data: pd.DataFrame) -> None:
-    """Draw the errors of clients predicted exposed and of all others, as two histograms."""
+    """Draw errors of clients predicted exposed and of all others, as two histograms."""
     bins = np.logspace(-33, 3, 73).tolist()
     looks = ((True, "predicted exposed", WARNING), (False, "all others", SHADES[2]))
     for exposed, words, colour in looks:
@@ -275,14 +287,14 @@ def _draw_recovered(ax: Axes, data: pd.DataFrame) -> None:
 def _draw_predicted(ax: Axes, data: pd.DataFrame) -> None:
     """Draw measured against predicted errors of clients who are not exposed."""
     hidden = data[~data["exposed"]]
-    shown = hidden.iloc[:: max(1, len(hidden) // 2500)]
+    thinned = hidden.iloc[:: max(1, len(hidden) // 2500)]
     for column, colour, marker in (
         ("trained", SHADES[1], "o"),
         ("drawn", SHADES[4], "s"),
     ):
         ax.plot(
-            shown["predicted"],
-            shown[column],
+            thinned["predicted"],
+            thinned[column],
             marker,
             color=colour,
             ms=2,

@@ -30,8 +30,10 @@ if TYPE_CHECKING:
 _RATE = 0.3
 _N, _K, _T = 120, 12, 3
 EQUAL, LEAST, MIXED = (
-    "equal rates, uniform", "equal rates, least used", "rates .1 to .5, least used"
-)  # fmt: skip
+    "equal rates, uniform",
+    "equal rates, least used",
+    "rates .1 to .5, least used",
+)
 
 
 def fairness_gap(context: Context) -> Found:
@@ -58,13 +60,10 @@ def fairness_gap(context: Context) -> Found:
     return Found(
         (*_exact_checks(context), *_simulated_checks(data, sizes[-1])),
         data,
-        "Most minus least often summed client over the rounds, single histories of N "
-        f"= {_N}, "
-        f"K = {_K}, T = {_T}. Equal dropout rates ({_RATE:g}), with the blocks drawn "
-        "uniformly "
-        "(lambda = 0) or the least used first (lambda = 1), and rates of .1 to .5 "
-        "shuffled over "
-        "the clients.",
+        "Most minus least often summed client over the rounds, single histories of N = "
+        f"{_N}, K = {_K}, T = {_T}. Equal dropout rates ({_RATE:g}), with the blocks "
+        "drawn uniformly (lambda = 0) or the least used first (lambda = 1), and rates "
+        "of .1 to .5 shuffled over the clients.",
     )
 
 
@@ -77,7 +76,7 @@ def _setups(context: Context) -> dict[str, tuple[selection.Selector, Availabilit
 
 
 def _exact_checks(context: Context) -> Iterator[Check]:
-    """Judge exact expectations: blocks, chosen blocks and T, for both values of lambda."""
+    """Judge exact expectations for blocks and T, at both values of lambda."""
     rounds = 4 if context.fast else 12
     rate, others = Fraction(3, 10), (Fraction(1, 10), Fraction(5, 10))
     cases = [(2, 1, 2), (3, 2, 1), (4, 2, 2)]
@@ -94,7 +93,7 @@ def _exact_checks(context: Context) -> Iterator[Check]:
         tolerance="exact fractions; 2 to 4 blocks",
         note="an expectation: single histories have a gap that shrinks",
     )
-    mixed = expected_gap([(1 - own) ** 2 for own in others], 1, rounds, is_least=True)
+    mixed = expected_gap([(1 - rate) ** 2 for rate in others], 1, rounds, is_least=True)
     yield state(
         f"exact F after {rounds} rounds, two blocks of T = 2 with rates of .1 and .5",
         mixed == 0,
@@ -102,11 +101,12 @@ def _exact_checks(context: Context) -> Iterator[Check]:
         ours=f"{float(mixed):.3f}",
         tolerance="exact fraction",
         otherwise="our reading",
-        note="the theorem ends 'when all users have the dropout probability p', which may be meant "
-        "of C alone or of F too: its proof, by symmetry, needs it. Here a block is "
-        "whole in 1/4 of "
-        "the rounds, and the other one is taken in .81 x 3/4 at least: F is .357 or "
-        "more for ever",
+        note=(
+            "the theorem ends 'when all users have the dropout probability p', which "
+            "may be meant of C alone or of F too: its proof, by symmetry, needs it. "
+            "Here a block is whole in 1/4 of the rounds, and the other one is taken in "
+            ".81 x 3/4 at least: F is .357 or more for ever"
+        ),
     )
 
 
@@ -120,7 +120,10 @@ def _simulated_checks(data: pd.DataFrame, last: int) -> Iterator[Check]:
         bool((uniform <= reach).all()),
         paper="tends to 0",
         ours=f"{uniform.min():.4f} to {uniform.max():.4f}",
-        tolerance=f"{reach:.4f}: Bernstein's bound for expectations that are equal, chance 1e-6",
+        tolerance=(
+            f"{reach:.4f}: Bernstein's bound for expectations that are equal, chance "
+            "1e-6"
+        ),
     )
     fair = all(
         bool((np.diff(means[name].to_numpy()) < 0).all()) for name in (EQUAL, LEAST)
@@ -174,7 +177,8 @@ def expected_gap(
         (
             which,
             math.prod(
-                own if i in which else 1 - own for i, own in enumerate(available)
+                online if i in which else 1 - online
+                for i, online in enumerate(available)
             ),
         )
         for size in range(chosen, count + 1)
@@ -183,16 +187,16 @@ def expected_gap(
     for _ in range(rounds):
         following: dict[tuple[int, ...], Fraction] = defaultdict(Fraction)
         for used, chance in states.items():
-            left = chance
-            for which, own in whole:
-                left -= chance * own
+            rest = chance
+            for which, weight in whole:
+                rest -= chance * weight
                 for cohort, share in _cohorts(used, which, chosen, is_least).items():
-                    step = chance * own * share
+                    step = chance * weight * share
                     after = [times + (i in cohort) for i, times in enumerate(used)]
                     following[tuple(times - min(after) for times in after)] += step
                     for i in cohort:
                         total[i] += step
-            following[used] += left  # skipped
+            following[used] += rest  # skipped
         states = following
     return (max(total) - min(total)) / rounds
 
@@ -203,20 +207,23 @@ def _cohorts(
     """Return the chance of each union of blocks among those that are whole."""
     least = min(used[i] for i in which)
     firsts = [i for i in which if used[i] == least] if is_least else list(which)
-    found: dict[tuple[int, ...], Fraction] = defaultdict(Fraction)
+    chances: dict[tuple[int, ...], Fraction] = defaultdict(Fraction)
     for first in firsts:
         rest = list(
             itertools.combinations([i for i in which if i != first], chosen - 1)
         )
         for others in rest:
-            found[tuple(sorted((first, *others)))] += Fraction(
+            chances[tuple(sorted((first, *others)))] += Fraction(
                 1, len(firsts) * len(rest)
             )
-    return found
+    return chances
 
 
 def draw_fairness_gap(figure: Figure, data: pd.DataFrame) -> None:
-    """Draw the mean gap over rounds with its range (columns setup, rounds, trial, gap)."""
+    """Draw the mean gap over rounds with its range.
+
+    The columns are setup, rounds, trial and gap.
+    """
     ax = figure.subplots()
     for _, rows, look in in_turn(data, "setup", "{}", color=COLOURS, marker=MARKERS):
         gaps = rows.groupby("rounds")["gap"]

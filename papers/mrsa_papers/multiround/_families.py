@@ -32,7 +32,7 @@ _FIGURE_2 = ("11110000", "11001100", "11000011", "00111100", "00110011", "000011
 
 
 def family_size_bound(num_clients: int, cohort_size: int, privacy_target: int) -> int:
-    """Return how many distinct cohorts of K any scheme with privacy T can use, at most.
+    """Bound the number of distinct cohorts of K that a scheme with privacy T can use.
 
     Privacy T means that the distinct non-zero columns of the family's matrix occur T
     times or more: D <= N/T groups of clients who only move together. A cohort is a set
@@ -43,10 +43,9 @@ def family_size_bound(num_clients: int, cohort_size: int, privacy_target: int) -
     no scheme offers more choice.
 
     Source: Multi-RoundSecAgg, Appendix C. Its (29) counts only cohorts of E groups
-    each; rows
-        may use different numbers of groups, hence the inequality (docs/errata.md). Its
-        step (ii) asks for E <= D/2; counting the groups left out too makes the bound
-        hold for every K.
+    each; rows may use different numbers of groups, hence the inequality
+    (docs/errata.md). Its step (ii) asks for E <= D/2; counting the groups left out too
+    makes the bound hold for every K.
     """
     n, k, t = num_clients, cohort_size, privacy_target
     if n % t == 0 and k % t == 0:
@@ -100,7 +99,10 @@ def family_figure(context: Context) -> Found:
 
 
 def draw_family_sizes(figure: Figure, data: pd.DataFrame) -> None:
-    """Draw printed and exact family sizes (columns scheme, paper, ours) on a log axis."""
+    """Draw printed and exact family sizes on a log axis.
+
+    The columns are scheme, paper and ours.
+    """
     ax = figure.subplots()
     places = np.arange(len(data))[::-1]
     for place, (_, row) in zip(places, data.iterrows(), strict=True):

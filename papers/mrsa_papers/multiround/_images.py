@@ -49,15 +49,14 @@ _RATES = (1.0, 0.1, 0.01, 1e-3, 1e-4, 1e-5)  # of the server, where models move
 _SMOOTHNESS = 1e-5
 _TOGETHER = (
     "a sum of T updates is known exactly, and T images can be looked for at once: how "
-    "well they "
-    "hide one another is a matter of inverting batches, and which of them is whose "
-    "stays hidden"
+    "well they hide one another is a matter of inverting batches, and which of them is "
+    "whose stays hidden"
 )
 _RECOGNISED = 18.0  # dB from which a digit is read without doubt
 
 
 class _Ground(NamedTuple):
-    """What the clients of one seed have, and the server's model."""
+    """The clients' data and the server's model of one seed."""
 
     seed: int
     key: Any
@@ -87,22 +86,18 @@ def images_from_sums(context: Context) -> Found:
     frame = rows_to_frame(rows)
     caption = (
         f"{_clients_in_words(context, seeds)}; the small LeNet of Zhu et al. at its "
-        "start, updates "
-        f"of one step, the same in all of {_ROUNDS} rounds with K = {_COHORT} and "
-        "dropout rate .1, "
-        f"quantized to {_LEVELS:,} levels and summed in the ring. Least squares, then "
-        f"{steps:,} "
-        "iterations of signed Adam on the cosine, with labels told from the last "
-        "layer's bias: for "
-        "one image, as the paper does, or for T of them, then matched with the "
-        "originals. The "
-        "paper shows one image of CIFAR-10 and prints no numbers."
+        f"start, updates of one step, the same in all of {_ROUNDS} rounds with K = "
+        f"{_COHORT} and dropout rate .1, quantized to {_LEVELS:,} levels and summed in "
+        f"the ring. Least squares, then {steps:,} iterations of signed Adam on the "
+        "cosine, with labels told from the last layer's bias: for one image, as the "
+        "paper does, or for T of them, then matched with the originals. The paper "
+        "shows one image of CIFAR-10 and prints no numbers."
     )
     return Found(tuple(_checks(frame)), frame, caption)
 
 
 def images_against_motion(context: Context) -> Found:
-    """Return how well images come out of sums when models move between them."""
+    """Return the quality of images from sums whose models move between rounds."""
     seeds, steps = (3, 150) if context.fast else (3, 600)
     rates = (None, _RATES[0], _RATES[-1]) if context.fast else (None, *_RATES)
     attack = attacks.gradient_inversion(num_steps=steps, smoothness=_SMOOTHNESS)
@@ -113,14 +108,11 @@ def images_against_motion(context: Context) -> Found:
     frame = rows_to_frame(rows)
     caption = (
         f"{_clients_in_words(context, seeds)}; the small LeNet trained over {_ROUNDS} "
-        "rounds, all "
-        f"of them one window, by a server that adds {_RATES[-1]:g} to {_RATES[0]:g} of "
-        "the mean "
-        f"update; {steps:,} iterations on what least squares makes of it, for one "
-        "image (T = 1) or "
-        "two (T = 2). Motion: mean squared distance of a client's updates from their "
-        "mean, "
-        "relative to its square. Dashed: updates that never change."
+        f"rounds, all of them one window, by a server that adds {_RATES[-1]:g} to "
+        f"{_RATES[0]:g} of the mean update; {steps:,} iterations on what least squares "
+        "makes of it, for one image (T = 1) or two (T = 2). Motion: mean squared "
+        "distance of a client's updates from their mean, relative to its square. "
+        "Dashed: updates that never change."
     )
     return Found(tuple(_motion_checks(frame)), frame, caption)
 
@@ -132,11 +124,11 @@ def _clients_in_words(context: Context, seeds: int) -> str:
 def _from_moving_sums(
     ground: _Ground, target: int, rate: float | None, attack: attacks.Attack
 ) -> list[dict[str, Any]]:
-    kept = _played(ground, target, rate)
-    found = attacks.least_squares(kept.view.participation, kept.view.aggregates)
-    errors = attacks.reconstruction_error(kept.sent, found)
-    motion = np.zeros(_CLIENTS) if rate is None else kept.change
-    blocks, images = _inverted_blocks(ground, found, target, attack)
+    played = _played(ground, target, rate)
+    solved = attacks.least_squares(played.view.participation, played.view.aggregates)
+    errors = attacks.reconstruction_error(played.sent, solved)
+    motion = np.zeros(_CLIENTS) if rate is None else played.change
+    blocks, images = _inverted_blocks(ground, solved, target, attack)
     rows = _scored(ground, f"T = {target}", blocks, images, is_shown=False)
     return [
         row
@@ -155,13 +147,14 @@ def _motion_checks(frame: pd.DataFrame) -> Iterator[Check]:
     slowest = frame.loc[frame["rate"] > 0, "rate"].min()
 
     def by_seed(rate: float, target: int) -> np.ndarray:
-        own = frame[(frame["rate"] == rate) & (frame["target"] == target)]
-        return own.groupby("seed")["psnr"].mean().to_numpy()
+        rows = frame[(frame["rate"] == rate) & (frame["target"] == target)]
+        return rows.groupby("seed")["psnr"].mean().to_numpy()
 
     for target in _TARGETS[:2]:
         still = by_seed(0.0, target)
         lost = interval(still - by_seed(fastest, target))
         near = interval(still - by_seed(slowest, target))
+        # mean over all clients and seeds
         moved = frame[(frame["rate"] == fastest) & (frame["target"] == target)][
             "motion"
         ].mean()
@@ -176,7 +169,9 @@ def _motion_checks(frame: pd.DataFrame) -> Iterator[Check]:
             f"models that hardly move are the worst case, T = {target}",
             (-near).exceeds(-3),
             paper="models that do not change are the worst case (Remark 3)",
-            ours=f"PSNR {near} dB lower where the server adds {slowest:g} of the update",
+            ours=(
+                f"PSNR {near} dB lower where the server adds {slowest:g} of the update"
+            ),
             tolerance="at most 3 dB lower, 95 % interval over paired seeds",
         )
 
@@ -194,8 +189,9 @@ def _new_ground(context: Context, seed: int) -> _Ground:
     chosen = np.asarray(clients.indices)[:_CLIENTS, 0]
     images, labels = dataset.train_inputs[chosen], dataset.train_labels[chosen]
     low, high = float(images.min()), float(images.max())
+    # PSNR is defined for values in [0, 1]
     images = ((images - low) / (high - low)).astype(np.float32)
-    own = data.ClientData(
+    dealt = data.ClientData(
         inputs=on_device(images),
         labels=on_device(labels, jnp.int32),
         indices=jnp.arange(_CLIENTS, dtype=jnp.int32)[:, None],
@@ -205,8 +201,10 @@ def _new_ground(context: Context, seed: int) -> _Ground:
     model = federated.smooth_lenet(dataset.num_classes)
     parameters = federated.initial_parameters(key, model, images.shape[1:])
     trainer = federated.local_sgd(model, _RATE, batch_size=1)
-    updates = np.asarray(federated.client_updates(key, model, parameters, own, trainer))
-    return _Ground(seed, key, model, parameters, own, images, updates)
+    updates = np.asarray(
+        federated.client_updates(key, model, parameters, dealt, trainer)
+    )
+    return _Ground(seed, key, model, parameters, dealt, images, updates)
 
 
 def _played(ground: _Ground, target: int, rate: float | None) -> Any:
@@ -217,6 +215,7 @@ def _played(ground: _Ground, target: int, rate: float | None) -> Any:
     )
     history = np.asarray(selection.rollout(ground.key, selector, online, _ROUNDS))
     # updates of a model that moves may grow
+    # nothing may be clipped, which would be another experiment
     clip = float(np.abs(ground.updates).max()) * (1.001 if rate is None else 3)
     words = np.asarray(jax.random.key_data(ground.key))
     aggregator = secagg.ring_average(
@@ -243,13 +242,13 @@ def _from_sums(
 ) -> list[dict[str, Any]]:
     """Return a row for each client: how well its image comes out of the sums."""
     seen = _played(ground, target, None).view
-    found = attacks.least_squares(seen.participation, seen.aggregates)
-    errors = attacks.reconstruction_error(ground.updates, found)
+    solved = attacks.least_squares(seen.participation, seen.aggregates)
+    errors = attacks.reconstruction_error(ground.updates, solved)
     exposed = privacy.first_exposure(seen.participation) >= 0
     # least squares of least norm gives each of a block the block's estimated mean
-    rows = _scored(ground, _name(target), *_inverted_blocks(ground, found, 1, attack))
+    rows = _scored(ground, _name(target), *_inverted_blocks(ground, solved, 1, attack))
     if target > 1:
-        both = _inverted_blocks(ground, found, target, attack)
+        both = _inverted_blocks(ground, solved, target, attack)
         rows += _scored(ground, _name(target, together=True), *both)
     return [
         row
@@ -263,11 +262,12 @@ def _from_sums(
 
 
 def _inverted_blocks(
-    ground: _Ground, found: np.ndarray, target: int, attack: attacks.Attack
+    ground: _Ground, solved: np.ndarray, target: int, attack: attacks.Attack
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return who is in each block of T, and the T images that are behind its mean."""
+    """Return the members of each block of T, and the T images behind its mean."""
     blocks = np.arange(_CLIENTS).reshape(-1, target)
-    means = np.asarray([found[block].mean(axis=0) for block in blocks])
+    # estimates within a block are equal but for rounding
+    means = np.asarray([solved[block].mean(axis=0) for block in blocks])
     view = attacks.views.UpdateView(
         ground.model,
         ground.parameters,
@@ -300,9 +300,10 @@ def _scored(
     is_shown: bool = True,
 ) -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = []
-    for block, own in zip(blocks, images, strict=True):
+    for block, inverted in zip(blocks, images, strict=True):
         truth = ground.images[block]
-        best = own[attacks.matched_images(own, truth)]
+        # which of T images belongs to whom the sums cannot tell
+        best = inverted[attacks.matched_images(inverted, truth)]
         scores = (
             attacks.psnr(best, truth),
             attacks.mean_squared_error(best, truth),
@@ -326,13 +327,13 @@ def _scored(
 
 
 def _originals(ground: _Ground) -> list[dict[str, Any]]:
-    """Return the originals that are shown, and what a server guesses that sees nothing."""
+    """Return the originals in the figure, and the guess of a blind server."""
     mean = np.broadcast_to(ground.images.mean(axis=0), ground.images.shape)
     rows = _scored(
         ground, "mean of all images", np.arange(_CLIENTS)[:, None], mean[:, None]
     )
     if ground.seed == 0:
-        shown = range(min(_SHOWN, _CLIENTS))
+        clients_shown = range(min(_SHOWN, _CLIENTS))
         rows += [
             {
                 "seed": 0,
@@ -340,7 +341,7 @@ def _originals(ground: _Ground) -> list[dict[str, Any]]:
                 "client": c,
                 **image_as_cells(ground.images[c]),
             }
-            for c in shown
+            for c in clients_shown
         ]
     return rows
 
@@ -359,14 +360,14 @@ def _checks(frame: pd.DataFrame) -> Iterator[Check]:
     def by_seed(name: str, column: str = "psnr") -> np.ndarray:
         return frame[frame["seen"] == name].groupby("seed")[column].mean().to_numpy()
 
-    one = by_seed(_name(1))
+    single = by_seed(_name(1))
     random = frame[frame["seen"] == _name(1)]
     guess = by_seed("mean of all images")
     yield state(
         "images from the sums of random selection",
-        interval(one).exceeds(_RECOGNISED),
+        interval(single).exceeds(_RECOGNISED),
         paper="reconstructed (Fig. 1)",
-        ours=f"PSNR {interval(one)} dB; updates to a mean squared error of "
+        ours=f"PSNR {interval(single)} dB; updates to a mean squared error of "
         f"{random['error'].mean():.1e}; {int(random['exposed'].sum())} of "
         f"{len(random)} "
         "clients predicted exposed",
@@ -375,17 +376,22 @@ def _checks(frame: pd.DataFrame) -> Iterator[Check]:
     for target in _TARGETS[1:]:
         exposed = int(frame[frame["seen"] == _name(target)]["exposed"].sum())
         for together in (False, True):
-            own = by_seed(_name(target, together=together))
-            less, over = interval(one - own), interval(own - guess)
+            block_scores = by_seed(_name(target, together=together))
+            less, over = interval(single - block_scores), interval(block_scores - guess)
             number = f"{target} images" if together else "one image, as the paper does"
             yield state(
                 f"random selection leaks much more than T = {target}, inverted for "
                 f"{number}",
                 less.exceeds(3),
                 paper="much more (Fig. 1, 10)",
-                ours=f"PSNR {less} dB higher; T = {target}: {interval(own)} dB, {over} above "
-                f"guessing the mean image; {exposed} clients predicted exposed",
-                tolerance="by 3 dB (half the squared error), 95 % interval over paired seeds",
+                ours=(
+                    f"PSNR {less} dB higher; T = {target}: {interval(block_scores)} "
+                    f"dB, {over} above guessing the mean image; {exposed} clients "
+                    "predicted exposed"
+                ),
+                tolerance=(
+                    "by 3 dB (half the squared error), 95 % interval over paired seeds"
+                ),
                 note=_TOGETHER if together else "",
             )
     padded = interval(by_seed(PADDED) - guess)
@@ -399,7 +405,7 @@ def _checks(frame: pd.DataFrame) -> Iterator[Check]:
 
 
 def draw_images(figure: Figure, data: pd.DataFrame) -> None:
-    """Draw what was inverted beside the originals, a row for each thing that is seen."""
+    """Draw inverted images next to the originals, one row per kind of view."""
     first = data.sort_values("seen", key=lambda seen: seen != "original", kind="stable")
     draw_image_grid(
         figure, first, "seen", "client", "psnr", lambda row: f"{row['psnr']:.1f} dB"
@@ -407,7 +413,7 @@ def draw_images(figure: Figure, data: pd.DataFrame) -> None:
 
 
 def draw_motion(figure: Figure, data: pd.DataFrame) -> None:
-    """Draw how well images are recovered against how far updates move, a curve for each T."""
+    """Draw the quality of recovered images against motion, one curve per T."""
     ax = figure.subplots()
     for _, rows, look in in_turn(data, "seen", color=SHADES[::-2], marker=MARKERS):
         seeds = rows.groupby(["rate", "seed"])[["motion", "psnr"]].mean()

@@ -23,7 +23,7 @@ _N, _K = 60, 10
 
 
 def early_leaks(context: Context) -> Found:
-    """Return how much earlier weighted random leaks than random.
+    """Return how much earlier weighted random selection leaks than random selection.
 
     At multiples of N/K rounds.
     """
@@ -55,10 +55,9 @@ def early_leaks(context: Context) -> Found:
         (*_comparison(firsts), *checks),
         rows_to_frame(rows),
         f"N = {_N}, K = {_K}, {trials} trials: share in which some combination of the "
-        "sums so far "
-        "has fewer clients than min(K, N - rank + 1), the generic law. It is the sum "
-        "of m rounds "
-        "minus that of the m rounds before: a fact without any certificate.",
+        "sums so far has fewer clients than min(K, N - rank + 1), the generic law. It "
+        "is the sum of m rounds minus that of the m rounds before: a fact without any "
+        "certificate.",
     )
 
 
@@ -90,7 +89,10 @@ def _weights(rows: np.ndarray) -> np.ndarray:
 
 
 def window_witness(history: np.ndarray, clients: int) -> list[int] | None:
-    """Return the first difference of windows with at most so many clients, as Python integers."""
+    """Return the first difference of windows with at most this many clients.
+
+    It is in Python integers.
+    """
     rounds = len(history)
     for t in range(2, rounds + 1):
         for m in range(1, t // 2 + 1):
@@ -101,7 +103,7 @@ def window_witness(history: np.ndarray, clients: int) -> list[int] | None:
 
 
 def recount(history: np.ndarray, witness: list[int]) -> int:
-    """Return how many clients a combination of the sums involves, in plain Python integers."""
+    """Count the clients in a combination of the sums, in plain Python integers."""
     rows = [
         (z, row)
         for z, row in zip(witness, history.astype(int).tolist(), strict=True)

@@ -75,8 +75,7 @@ def necessity(context: Context) -> Found:
         checks,
         data,
         "The most cohorts of K that groups of T or more clients allow, over all "
-        "groupings of up "
-        f"to {most} clients, against batch partitioning's C(N/T, K/T).",
+        f"groupings of up to {most} clients, against batch partitioning's C(N/T, K/T).",
     )
 
 
@@ -90,7 +89,9 @@ def _family_checks(context: Context) -> Iterator[Check]:
         largest == bounds,
         paper=", ".join(map(str, bounds.values())),
         ours=", ".join(map(str, largest.values())),
-        tolerance=f"exact; every set of cohorts at (N, K, T) = {', '.join(map(str, cases))}",
+        tolerance=(
+            f"exact; every set of cohorts at (N, K, T) = {', '.join(map(str, cases))}"
+        ),
     )
 
 
@@ -111,14 +112,16 @@ def _equal_numbers(most: int) -> Check:
         paper="none: E groups in each round",
         ours=f"at {len(mixed)} triples{first}",
         otherwise="our reading",
-        note="E may be meant as a most. In groups of 2, 2 and 4 clients cohorts of 4 have one "
-        "group or two; the bound then needs the LYM inequality (no cohort contains "
-        "another)",
+        note=(
+            "E may be meant as a most. In groups of 2, 2 and 4 clients cohorts of 4 "
+            "have one group or two; the bound then needs the LYM inequality (no cohort "
+            "contains another)"
+        ),
     )
 
 
 class Largest(NamedTuple):
-    """The most cohorts of a grouping, and whether those of some have unequal numbers of groups."""
+    """The most cohorts of a grouping, and whether group numbers differ."""
 
     cohorts: int
     is_mixed: bool
@@ -126,7 +129,7 @@ class Largest(NamedTuple):
 
 @functools.cache
 def largest_union_family(n: int, k: int, t: int) -> Largest:
-    """Return the most unions of groups that hold k clients, over all groupings into t or more.
+    """Return the most unions of groups with k clients, over groupings into t or more.
 
     Examples:
         >>> largest_union_family(8, 4, 2).cohorts
@@ -139,8 +142,8 @@ def largest_union_family(n: int, k: int, t: int) -> Largest:
             ways.update(
                 {(held + size, groups + 1): c for (held, groups), c in ways.items()}
             )
-        found = {groups: count for (held, groups), count in ways.items() if held == k}
-        most, is_mixed = max(most, sum(found.values())), is_mixed or len(found) > 1
+        counts = {groups: count for (held, groups), count in ways.items() if held == k}
+        most, is_mixed = max(most, sum(counts.values())), is_mixed or len(counts) > 1
     return Largest(most, is_mixed)
 
 
@@ -152,7 +155,7 @@ def _groupings(n: int, least: int, low: int | None = None) -> Iterator[tuple[int
 
 
 def largest_family(n: int, k: int, t: int) -> int:
-    """Return the size of the largest set of cohorts of k whose non-zero columns occur t times.
+    """Return the largest number of cohorts of k whose non-zero columns occur t times.
 
     Examples:
         >>> largest_family(4, 2, 2)
@@ -176,7 +179,10 @@ def largest_family(n: int, k: int, t: int) -> int:
 
 
 def draw_necessity(figure: Figure, data: pd.DataFrame) -> None:
-    """Draw the most cohorts against the bound (columns N, K, T, most, bound), on log axes."""
+    """Draw the most cohorts against the bound on log axes.
+
+    The columns are N, K, T, most and bound.
+    """
     ax = figure.subplots()
     ends = (0.8, 1.3 * data["bound"].max())
     ax.plot(ends, ends, color="#777777", ls=":", label="equal")

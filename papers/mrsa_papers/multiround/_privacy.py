@@ -1,4 +1,4 @@
-"""Figure 4a of Multi-RoundSecAgg with bounds and proofs, the published estimate, and early leaks.
+"""Figure 4a of Multi-RoundSecAgg with bounds and proofs, the printed estimate, leaks.
 
 T is the weak privacy of Remark 1, as in the paper's figure: the fewest clients in any
 non-zero combination of the sums so far.
@@ -48,17 +48,17 @@ def bounded(context: Context) -> dict[str, Bounded]:
     n, rounds, trials = (60, 90, 4) if context.fast else (_CLIENTS, 160, 20)
 
     def made() -> dict[str, Bounded]:
-        found, online = {}, context.online(n)
+        bounds, online = {}, context.online(n)
         schemes = schemes_for(n).items()
         for label, selector in context.steps("Figure 4a: bounds of T", schemes):
             history = selection.rollout_trials(
                 context.seed, selector, online, rounds, trials
             )
             curves = privacy.weak_privacy_trajectory(history, method="bounds")
-            found[label] = Bounded(
+            bounds[label] = Bounded(
                 *map(np.asarray, (history, curves.lower, curves.upper))
             )
-        return found
+        return bounds
 
     return context.once("bounded", made)
 
@@ -69,18 +69,18 @@ def certified(context: Context) -> dict[str, Any]:
     histories = {label: bounded(context)[label].history[0] for label in labels}
 
     def made() -> dict[str, Any]:
-        found: dict[str, Any] = {}
+        by_label: dict[str, Any] = {}
         for label, history in context.steps(
             "Figure 4a: certificates", histories.items()
         ):
-            found[label] = privacy.weak_privacy_trajectory(
+            by_label[label] = privacy.weak_privacy_trajectory(
                 history,
                 method="certified",
                 effort=0.2 if context.fast else 4.0,
                 # a sign of life from inside a search, and where an interrupt is seen
-                progress=lambda *_: context.progress.update(len(found), len(labels)),
+                progress=lambda *_: context.progress.update(len(by_label), len(labels)),
             )
-        return found
+        return by_label
 
     return context.once("certified", made)
 
@@ -92,10 +92,10 @@ def privacy_over_rounds(context: Context) -> Found:
     """
     trials = bounded(context)
     rows = []
-    for label, found in trials.items():
-        estimates = np.stack([echelon_estimate(history) for history in found.history])
+    for label, bounds in trials.items():
+        estimates = np.stack([echelon_estimate(history) for history in bounds.history])
         for panel, low, high in (
-            ("bounds", found.lower, found.upper),
+            ("bounds", bounds.lower, bounds.upper),
             ("echelon estimate", estimates, estimates),
         ):
             for j, (least, most) in enumerate(
@@ -120,18 +120,18 @@ def privacy_over_rounds(context: Context) -> Found:
         tuple(checks),
         rows_to_frame(rows),
         f"Weak T at N = {n}, K = 12. Left: bounds over {count} trials, means; T lies "
-        "in the band, "
-        "a line is drawn where its edges meet; error chance below 2^-30 a history. "
-        "Middle: one "
-        "history each, with certificates. Right: the smallest row weight of a "
-        "floating-point "
-        "echelon form, as in the published notebooks.",
+        "in the band, a line is drawn where its edges meet; error chance below 2^-30 a "
+        "history. Middle: one history each, with certificates. Right: the smallest row "
+        "weight of a floating-point echelon form, as in the published notebooks.",
         (Stated("clients", _CLIENTS, n),),
     )
 
 
 def _means(values: np.ndarray) -> list[float]:
-    """Return the mean over trials after each round, those left out in which no client took part."""
+    """Return the mean over trials after each round.
+
+    Trials in which no client took part so far are omitted.
+    """
     part = values > 0
     sums = np.where(part, values, 0).sum(axis=0)
     counts = part.sum(axis=0)
@@ -140,8 +140,8 @@ def _means(values: np.ndarray) -> list[float]:
     ]
 
 
-def _falls_to_one(label: str, found: Bounded, n: int) -> Check:
-    is_one = found.upper == 1
+def _falls_to_one(label: str, bounds: Bounded, n: int) -> Check:
+    is_one = bounds.upper == 1
     first = np.where(is_one.any(axis=1), is_one.argmax(axis=1) + 1, 10**6)
     middle = float(np.median(first))
     return state(
@@ -150,7 +150,10 @@ def _falls_to_one(label: str, found: Bounded, n: int) -> Check:
         paper=f"about N = {n} (Remarks 11 and 12)",
         ours=f"median {middle:.0f}, {first.min()} to {first.max()}",
         tolerance="median in [N, 1.05 N]",
-        note="T = 1 is decided exactly: a client's own update is a combination of the sums",
+        note=(
+            "T = 1 is decided exactly: a client's own update is a combination of the "
+            "sums"
+        ),
     )
 
 
@@ -160,10 +163,10 @@ def _falls_sharply(label: str, curve: Any, n: int) -> Check:
     From half of K to 1 within N / 5 rounds.
     """
     lower, upper = np.asarray(curve.lower), np.asarray(curve.upper)
-    one = int(np.argmax(upper == 1)) if (upper == 1).any() else 10**6
-    width = one - int(np.flatnonzero(lower >= 6).max(initial=-1))
+    first_exposed = int(np.argmax(upper == 1)) if (upper == 1).any() else 10**6
+    width = first_exposed - int(np.flatnonzero(lower >= 6).max(initial=-1))
     # a witness has fewer than 6 clients
-    least = one - int(np.argmax((upper > 0) & (upper < 6)))
+    least = first_exposed - int(np.argmax((upper > 0) & (upper < 6)))
     return state(
         f"{label}: rounds from T >= 6 to T = 1",
         width <= n / 5,
@@ -175,11 +178,11 @@ def _falls_sharply(label: str, curve: Any, n: int) -> Check:
     )
 
 
-def _for_ever(found: Bounded) -> Check:
-    part = found.upper > 0
+def _for_ever(bounds: Bounded) -> Check:
+    part = bounds.upper > 0
     least, most = (
-        found.lower[part].min(initial=10**6),
-        found.upper[part].max(initial=-1),
+        bounds.lower[part].min(initial=10**6),
+        bounds.upper[part].max(initial=-1),
     )
     return state(
         "User partition: T",
@@ -190,9 +193,9 @@ def _for_ever(found: Bounded) -> Check:
     )
 
 
-def _settles(label: str, target: int, found: Bounded) -> Check:
-    part = found.upper > 0
-    least, end = int(found.lower[part].min(initial=10**6)), found.upper[:, -1]
+def _settles(label: str, target: int, bounds: Bounded) -> Check:
+    part = bounds.upper > 0
+    least, end = int(bounds.lower[part].min(initial=10**6)), bounds.upper[:, -1]
     return state(
         f"{label}: T never below its target, which it reaches",
         least == target and bool((end == target).all()),
@@ -203,7 +206,7 @@ def _settles(label: str, target: int, found: Bounded) -> Check:
 
 
 def echelon_against_truth(context: Context) -> Found:
-    """Return where the published estimate of T is wrong, on histories with certificates."""
+    """Find errors of the published estimate of T, on histories with certificates."""
     rows, checks = [], []
     for label, curve in certified(context).items():
         estimate = echelon_estimate(bounded(context)[label].history[0])
@@ -219,11 +222,16 @@ def echelon_against_truth(context: Context) -> Found:
                 "of T",
                 not over.any(),
                 paper="0, if it is to be T",
-                ours=f"{int(over.sum())} of {int((upper > 0).sum())}; in round {worst + 1} "
-                f"{estimate[worst]} where T <= {upper[worst]}",
+                ours=(
+                    f"{int(over.sum())} of {int((upper > 0).sum())}; in round "
+                    f"{worst + 1} {estimate[worst]} where T <= {upper[worst]}"
+                ),
                 otherwise="our reading",
-                note="the bound comes with a combination of sums that has so few clients; the "
-                "estimate is read from notebooks that the paper does not cite",
+                note=(
+                    "the bound comes with a combination of sums that has so few "
+                    "clients; the estimate is read from notebooks that the paper does "
+                    "not cite"
+                ),
             )
         )
     checks.append(_exhaustive(context))
@@ -231,23 +239,24 @@ def echelon_against_truth(context: Context) -> Found:
         tuple(checks),
         rows_to_frame(rows),
         "One history a scheme: band proven bounds of T (a line where they meet), "
-        "dashes the "
-        "smallest row weight of a floating-point reduced row echelon form.",
+        "dashes the smallest row weight of a floating-point reduced row echelon form.",
     )
 
 
 def _exhaustive(context: Context) -> Check:
-    """Count small random histories in which the estimate is wrong somewhere; T exact."""
+    """Count small random histories on which the estimate is wrong; T is exact."""
     n, k, trials = 24, 6, 4 if context.fast else 40
     words = (selection.uniform(n, k), context.online(n), n + 6, trials)
     histories = np.asarray(selection.rollout_trials(context.seed, *words))
     wrong = unproven = 0
     for history in histories:
         curve = privacy.weak_privacy_trajectory(history, method="certified", effort=0.1)
-        known = np.asarray(curve.certified) & (np.asarray(curve.upper) > 0)
-        unproven += int((~known).sum())
+        is_exact = np.asarray(curve.certified) & (np.asarray(curve.upper) > 0)
+        unproven += int((~is_exact).sum())
         wrong += bool(
-            (echelon_estimate(history)[known] > np.asarray(curve.upper)[known]).any()
+            (
+                echelon_estimate(history)[is_exact] > np.asarray(curve.upper)[is_exact]
+            ).any()
         )
     return state(
         f"random histories at N = {n}, K = {k} in which the estimate is above T "
@@ -260,17 +269,17 @@ def _exhaustive(context: Context) -> Check:
 
 
 def draw_privacy(figure: Figure, data: pd.DataFrame) -> None:
-    """Draw bounds over trials, one history with certificates, and the published estimate."""
+    """Draw bounds over trials, certificates of one history, and an estimate."""
     figure.set_size_inches(14, 3.9)
-    left, middle, right = figure.subplots(1, 3)
+    first, middle, right = figure.subplots(1, 3)
     for axes, panel, title in (
-        (left, "bounds", "Bounds of weak T, means over trials"),
+        (first, "bounds", "Bounds of weak T, means over trials"),
         (middle, "one history", "One history each, with certificates"),
         (right, "echelon estimate", "Echelon-form estimate (dots: K)"),
     ):
         _draw_bounds(axes, data[data["panel"] == panel])
         axes.set_title(title)
-    for axes in (left, middle):
+    for axes in (first, middle):
         axes.get_legend().remove()
         axes.set(ylim=(0, 13))
     right.set(ylabel="estimate of weak T (clients)")
@@ -278,7 +287,10 @@ def draw_privacy(figure: Figure, data: pd.DataFrame) -> None:
 
 
 def _draw_bounds(ax: Axes, data: pd.DataFrame) -> None:
-    """Draw bounds of weak privacy T over rounds (columns scheme, rounds, lower, upper)."""
+    """Draw bounds of weak privacy T over rounds.
+
+    The columns are scheme, rounds, lower and upper.
+    """
     for _, curve, look in by_scheme(data):
         rounds, lower, upper = _draw_band(ax, curve, look["color"], 0.22)
         ax.plot(rounds, upper, lw=0.6, color=look["color"], drawstyle="steps-post")
@@ -305,7 +317,10 @@ def _draw_band(
 
 
 def draw_echelon(figure: Figure, data: pd.DataFrame) -> None:
-    """Draw an estimate of T over proven bounds (columns scheme, rounds, lower, upper, estimate)."""
+    """Draw an estimate of T over proven bounds.
+
+    The columns are scheme, rounds, lower, upper and estimate.
+    """
     ax = figure.subplots()
     for label, curve, look in by_scheme(data):
         rounds, _, upper = _draw_band(ax, curve, look["color"], 0.25)

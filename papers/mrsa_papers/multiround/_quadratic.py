@@ -1,4 +1,4 @@
-"""A strongly convex problem whose constants are all known, and federated averaging on it.
+"""A strongly convex problem with known constants, and federated averaging on it.
 
 The ground on which Theorem 2's bound is checked against what selection really does to
 training. Source: Multi-RoundSecAgg (AAAI version), Section 5.2, Assumptions 1 to 4, and
@@ -211,10 +211,12 @@ def simulate_convergence(
 
     Examples:
         >>> import mrsa_jax as mj
-        >>> problem = quadratic_problem(0, 4, 2, noise=0.0, spread=0.0)  # one common optimum
+        >>> one_optimum = quadratic_problem(0, 4, 2, noise=0.0, spread=0.0)
+        >>> uniform = mj.selection.uniform(4, 2)
+        >>> online = mj.availability.independent(0.5)
         >>> gaps = simulate_convergence(
-        ...     0, problem, mj.selection.uniform(4, 2), mj.availability.independent(0.5), 30, 3,
-        ...     initial=[1.0, -1.0])
+        ...     0, one_optimum, uniform, online, 30, 3, initial=[1.0, -1.0]
+        ... )
         >>> bool((gaps[:, 0] > 0).all() and (gaps[:, 1:] <= gaps[:, :-1]).all())
         True
 
@@ -244,8 +246,8 @@ def _train_trials(
 ) -> Float32[Array, "trials points"]:
     trials = jnp.arange(history.shape[0], dtype=jnp.uint32)
 
-    def one(trial: Array, own: Array) -> Array:
-        return _train(trial_key(key, trial), problem, own, start, steps)
+    def one(trial: Array, participation: Array) -> Array:
+        return _train(trial_key(key, trial), problem, participation, start, steps)
 
     return jax.vmap(one)(trials, history)
 
@@ -260,10 +262,10 @@ def _train(
 
     def round_(model: _Model, inputs: tuple[Array, Array]) -> tuple[_Model, Array]:
         j, cohort = inputs
-        own = round_key(key, j, Stream.LOCAL_TRAINING)
+        round_stream = round_key(key, j, Stream.LOCAL_TRAINING)
         local = jnp.broadcast_to(model.x, (num_clients, dim))
         for step in range(steps):
-            words = client_words(fold(own, jnp.uint32(step)), num_clients)
+            words = client_words(fold(round_stream, jnp.uint32(step)), num_clients)
             index = (words % jnp.uint32(num_samples)).astype(jnp.int32)[:, None, None]
             sample = jnp.take_along_axis(problem.samples, index, axis=1)[:, 0]
             rate = 2.0 / (mu * (gamma + (model.executed + step).astype(jnp.float32)))
@@ -287,7 +289,7 @@ def _as_float64(*arrays: Array) -> tuple[np.ndarray, ...]:
 
 
 def _float32(value: object, argument: str) -> np.ndarray:
-    """Return finite numbers as float64 that float32 does not turn into 0 or infinity."""
+    """Return finite float64 numbers that float32 turns into neither 0 nor infinity."""
     numbers = number_or_vector(value, argument)
     sizes = np.abs(numbers)
     limits = np.finfo(np.float32)

@@ -63,13 +63,13 @@ def rollouts(context: Context) -> dict[str, dict[str, Curves]]:
     """
 
     def made() -> dict[str, dict[str, Curves]]:
-        found: dict[str, dict[str, Curves]] = {"shuffled": {}, "cyclic": {}}
-        jobs = itertools.product(found, schemes_for().items())
+        curves: dict[str, dict[str, Curves]] = {"shuffled": {}, "cyclic": {}}
+        jobs = itertools.product(curves, schemes_for().items())
         for how, (label, selector) in context.steps(
             "Figures 4b, 4c, 5a: rollouts", jobs
         ):
-            found[how][label] = _curves(context, selector, how)
-        return found
+            curves[how][label] = _curves(context, selector, how)
+        return curves
 
     return context.once("rollouts", made)
 
@@ -101,9 +101,10 @@ def fairness_over_rounds(context: Context) -> Found:
     rounds = curves["cyclic"]["Random"].fairness.shape[1]
     ends = {
         how: {
-            label: float(curve.fairness[:, -1].mean()) for label, curve in found.items()
+            label: float(curve.fairness[:, -1].mean())
+            for label, curve in by_scheme.items()
         }
-        for how, found in curves.items()
+        for how, by_scheme in curves.items()
     }
     shuffled = ends["shuffled"]
     checks = [_fairer(ends, label, rounds) for label in _BLOCKS]
@@ -120,23 +121,24 @@ def fairness_over_rounds(context: Context) -> Found:
         tuple(checks),
         _frame(curves["shuffled"], "fairness"),
         "Most minus least often summed client, divided by the rounds. Mean over "
-        "shuffled "
-        "assignments of the dropout rates; bands 5 % to 95 % of the trials, which "
-        "differ in the "
-        "assignment too.",
+        "shuffled assignments of the dropout rates; bands 5 % to 95 % of the trials, "
+        "which differ in the assignment too.",
     )
 
 
 def _fairer(ends: dict[str, dict[str, float]], label: str, rounds: int) -> Check:
-    """Judge "a smaller fairness gap than random selection" under the assignment that fits."""
-    below = {how: found[label] < 0.95 * found["Random"] for how, found in ends.items()}
+    """Judge "a smaller fairness gap than random" under the assignment that fits."""
+    below = {
+        how: by_scheme[label] < 0.95 * by_scheme["Random"]
+        for how, by_scheme in ends.items()
+    }
     return state(
         f"F of {label} after {rounds} rounds",
         below["cyclic"] or below["shuffled"],
         paper="smaller than random selection's",
         ours="; ".join(
-            f"{how} rates {found[label]:.3f} against {found['Random']:.3f}"
-            for how, found in ends.items()
+            f"{how} rates {by_scheme[label]:.3f} against {by_scheme['Random']:.3f}"
+            for how, by_scheme in ends.items()
         ),
         tolerance="means 5 % apart, under one of two assignments",
         note="the paper does not say which clients get which dropout rate; "
@@ -169,8 +171,8 @@ def cardinality_over_rounds(context: Context) -> Found:
         tuple(checks),
         _frame(curves, "cardinality"),
         "Mean number of clients in a round's sum so far, skipped rounds counted as 0. "
-        "Mean over "
-        "shuffled assignments of the dropout rates; bands 5 % to 95 % of the trials.",
+        "Mean over shuffled assignments of the dropout rates; bands 5 % to 95 % of the "
+        "trials.",
     )
 
 
@@ -199,8 +201,8 @@ def tradeoff(context: Context) -> Found:
     for label, target in targets_of(schemes_for()).items():
         ends = curves[label].cardinality[:, -1]
         low, high = map(float, np.quantile(ends, (0.05, 0.95)))
-        own = {"C": float(ends.mean()), "C_low": low, "C_high": high}
-        rows.append({"scheme": label, "T": target} | own)
+        cardinality = {"C": float(ends.mean()), "C_low": low, "C_high": high}
+        rows.append({"scheme": label, "T": target} | cardinality)
     mean = {row["scheme"]: row["C"] for row in rows}
     least = mean["Random"] - _ALMOST * 12
     checks = [
@@ -227,13 +229,16 @@ def tradeoff(context: Context) -> Found:
         tuple(checks),
         rows_to_frame(rows),
         "T that each scheme keeps for ever (figure 4a measures it) and the mean number "
-        "of clients "
-        "in a sum; bars 5 % to 95 % of trials and assignments of the dropout rates.",
+        "of clients in a sum; bars 5 % to 95 % of trials and assignments of the "
+        "dropout rates.",
     )
 
 
 def _frame(curves: dict[str, Curves], name: str) -> pd.DataFrame:
-    """Return mean and 5 % to 95 % band of a metric by scheme and round, thinned for the figure."""
+    """Return a metric's mean and 5 % to 95 % band by scheme and round.
+
+    Rounds are thinned for the figure.
+    """
     import pandas as pd
 
     parts = []
@@ -246,9 +251,11 @@ def _frame(curves: dict[str, Curves], name: str) -> pd.DataFrame:
             "rounds": rounds,
             "mean": values.mean(axis=0).astype(float),
         }
-        own = pd.DataFrame(table | {"low": low, "high": high})
+        with_band = pd.DataFrame(table | {"low": low, "high": high})
         # all of the first hundred rounds are shown, then every fifth
-        parts.append(own[(own["rounds"] <= 100) | (own["rounds"] % 5 == 0)])
+        parts.append(
+            with_band[(with_band["rounds"] <= 100) | (with_band["rounds"] % 5 == 0)]
+        )
     return pd.concat(parts, ignore_index=True)
 
 
@@ -270,7 +277,10 @@ def draw_cardinality(figure: Figure, data: pd.DataFrame) -> None:
 def _draw_metric(
     ax: Axes, data: pd.DataFrame, *, name: str, title: str, top: float | None = None
 ) -> None:
-    """Draw a metric over rounds (columns scheme, rounds, mean, low, high), a band a scheme."""
+    """Draw a metric over rounds, one band per scheme.
+
+    The columns are scheme, rounds, mean, low and high.
+    """
     for _, curve, look in by_scheme(data):
         rounds, ends = curve["rounds"], (curve["low"], curve["high"])
         ax.fill_between(rounds, *ends, color=look["color"], alpha=0.13, lw=0)

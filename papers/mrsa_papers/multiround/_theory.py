@@ -65,12 +65,13 @@ def theorem_1(context: Context) -> Found:
         tuple(_theorem_1_checks(data, num_trials * num_rounds)),
         data,
         "Expected number of clients in a round's sum at N = 120, K = 12 for equal "
-        "dropout rates p, "
-        "which the paper's figure does not state: lines Theorem 1, crosses simulated.",
+        "dropout rates p, which the paper's figure does not state: lines Theorem 1, "
+        "crosses simulated.",
     )
 
 
 def _theorem_1_checks(data: pd.DataFrame, rounds: int) -> Iterator[Check]:
+    # the library's float formula against rationals
     gap = float((data["closed_form"] - data["theorem"]).abs().max())
     falls = all(
         (np.diff(curve.sort_values("T")["theorem"]) <= 1e-12).all()
@@ -107,7 +108,9 @@ def _theorem_1_checks(data: pd.DataFrame, rounds: int) -> Iterator[Check]:
 def _theorem_1_exactly(n: int, k: int, target: int, rate: Fraction) -> Fraction:
     """Return C as Theorem 1 prints it, summed in rationals."""
     blocks, chosen = n // target, k // target
+    # a block is away if one of its clients is
     q = 1 - (1 - rate) ** target
+    # too few blocks are left for a cohort: the round is skipped
     few = range(blocks - chosen + 1, blocks + 1)
     tail = sum(math.comb(blocks, i) * q**i * (1 - q) ** (blocks - i) for i in few)
     return Fraction(k * (1 - tail))
@@ -124,10 +127,13 @@ def swaps_within_blocks(context: Context) -> Found:
         history = np.asarray(
             selection.rollout(context.seed, schemes[label], online, num_rounds)
         )
+        # pairs where there are no blocks: such swaps must show
         swapped = updates[_shuffled_within(rng, 120, 2 if target == 1 else target)]
         # sums modulo 2^32 are right modulo 2^64, cut off
         chosen = history.astype(np.uint64)
-        before, after = ((chosen @ own).astype(np.uint32) for own in (updates, swapped))
+        before, after = (
+            (chosen @ inputs).astype(np.uint32) for inputs in (updates, swapped)
+        )
         sums, changed = history.any(axis=1).sum(), (before != after).any(axis=1).sum()
         rows.append(
             {
@@ -148,7 +154,10 @@ def swaps_within_blocks(context: Context) -> Found:
             "the same swaps without blocks",
             bool((others["changed_sums"] > 0).all()),
             paper="separable",
-            ours=f"{int(others['changed_sums'].sum())} of {int(others['sums'].sum())} sums change",
+            ours=(
+                f"{int(others['changed_sums'].sum())} of {int(others['sums'].sum())} "
+                "sums change"
+            ),
             tolerance="at least one a scheme",
         ),
     )
@@ -156,15 +165,13 @@ def swaps_within_blocks(context: Context) -> Found:
         checks,
         data,
         "Clients' uint32 updates are permuted within blocks (within pairs where a "
-        "scheme has no "
-        "blocks). If all sums stay the same, no function of the sums, linear or not, "
-        "tells the "
-        "clients of a block apart.",
+        "scheme has no blocks). If all sums stay the same, no function of the sums, "
+        "linear or not, tells the clients of a block apart.",
     )
 
 
 def _shuffled_within(rng: np.random.Generator, n: int, size: int) -> np.ndarray:
-    """Return a permutation that turns each group of `size` consecutive clients round by one."""
+    """Return a permutation that rotates each group of `size` consecutive clients."""
     groups = np.arange(n).reshape(n // size, size)
     return np.roll(groups, 1 + int(rng.integers(size - 1)), axis=1).ravel()
 
@@ -216,48 +223,51 @@ def full_rank(context: Context) -> Found:
         tuple(_theorem_3_checks(data, draws)),
         data,
         f"Share of {draws} histories whose participation matrix has rank N, ranks by "
-        "drawn primes. "
-        "Crosses: the bound (32) for i.i.d. selection with its o(1) set to 0; (31) has "
-        "no numeric "
-        "value (its constant is unknown): only how it falls is judged.",
+        "drawn primes. Crosses: the bound (32) for i.i.d. selection with its o(1) set "
+        "to 0; (31) has no numeric value (its constant is unknown): only how it falls "
+        "is judged.",
     )
 
 
 def _rounds_to_full_rank(
     seed: int, n: int, k: int, kind: str, draws: int
 ) -> np.ndarray:
-    """Return after how many rounds each history first has rank n (n + 13: not in n + 12)."""
+    """Return the round in which each history first has rank n, at most n + 13."""
     rate = 0.1
+    # the figure ends there
     horizon = n + 12
     selector = (
         selection.bernoulli(n, k / (n * (1 - rate)))
         if kind == "iid"
         else selection.uniform(n, k)
     )
-    found, online = [], independent(rate)
+    first_full, online = [], independent(rate)
     for chunk, first in enumerate(range(0, draws, _AT_ONCE), start=1):
-        own, count = (seed + 7919 * chunk) % 2**32, min(_AT_ONCE, draws - first)
-        histories = selection.rollout_trials(own, selector, online, horizon, count)
-        found.append(_first_full(np.asarray(histories)))
-    return np.concatenate(found)
+        chunk_seed, count = (seed + 7919 * chunk) % 2**32, min(_AT_ONCE, draws - first)
+        histories = selection.rollout_trials(
+            chunk_seed, selector, online, horizon, count
+        )
+        first_full.append(_first_full(np.asarray(histories)))
+    return np.concatenate(first_full)
 
 
 def _first_full(histories: np.ndarray) -> np.ndarray:
     """Return after how many rounds each history has rank N (rounds + 1: never)."""
     _, horizon, n = histories.shape
+    # True where rank N is reached in the first N rounds, and so in round N
     is_full = np.zeros(len(histories), np.bool_)
     # ranks of all after N rounds, no sooner, are the cheap part
     if len(histories) > _FEW:
         is_full = np.asarray(modular.rank(histories[:, :n])) == n
-    found = np.where(is_full, n, horizon + 1)
+    first = np.where(is_full, n, horizon + 1)
     later = np.flatnonzero(~is_full)
     if later.size:
         # few compiled sizes
         padded = np.resize(later, 1 << (int(later.size) - 1).bit_length())
         ranks = np.asarray(modular.rank_trajectory(histories[padded]))[: later.size]
         reached = ranks == n
-        found[later] = np.where(reached[:, -1], reached.argmax(axis=1) + 1, horizon + 1)
-    return found
+        first[later] = np.where(reached[:, -1], reached.argmax(axis=1) + 1, horizon + 1)
+    return first
 
 
 _AT_ONCE = 1000
@@ -268,6 +278,8 @@ def _theorem_3_checks(data: pd.DataFrame, draws: int) -> Iterator[Check]:
     at_n = data[data["rounds"] == data["N"]]
     for _, row in at_n[at_n["selection"] == "iid"].iterrows():
         rate, bound = float(row["full_rank"]), float(row["bound"])
+        # a bound near 1 has almost no variance; one history in `draws` is the least
+        # that can show
         error = math.sqrt(max(bound * (1 - bound), 1 / draws) / draws)
         yield state(
             f"i.i.d. selection, N = {row['N']}, K = {row['K']}: P(full rank) after N "
@@ -297,7 +309,7 @@ def _decays(at_n: pd.DataFrame, draws: int) -> Check:
 
     That of the fewest clients must do for more of them.
     """
-    found, words = [], []
+    holds, words = [], []
     for share, rows in at_n.groupby(at_n["K"] / at_n["N"]):
         if len(rows) < 2:
             continue
@@ -306,10 +318,12 @@ def _decays(at_n: pd.DataFrame, draws: int) -> Check:
             for rate in rows["full_rank"]
         ]
         sizes = rows["N"].tolist()
+        # c' that the ends of the first interval allow, by 2 exp(-c' N) = the chance
         slow, fast = (-math.log(end / 2) / sizes[0] for end in reversed(ends[0]))
         for n, (low, high) in zip(sizes[1:], ends[1:], strict=True):
+            # the chances that these c' predict for more clients
             limits = [2 * math.exp(-rate * n) for rate in (fast, slow)]
-            found.append(
+            holds.append(
                 True if high <= limits[0] else False if low > limits[1] else None
             )
         parts = ", ".join(
@@ -321,12 +335,17 @@ def _decays(at_n: pd.DataFrame, draws: int) -> Check:
         )
     return state(
         "K-uniform selection: P(full rank) after N rounds as N grows, K/N fixed",
-        every(found) if found else None,
+        every(holds) if holds else None,
         paper="at least 1 - 2 exp(-c' N), (31)",
         ours="; ".join(words),
-        tolerance=f"c' by the fewest clients, {100 * _LEVEL:g} % intervals of {draws} histories",
-        note="c' is not given, and some c' fits any finite number of sizes: judged is whether the "
-        "chance falls as fast as (31) says from one size to the next",
+        tolerance=(
+            f"c' by the fewest clients, {100 * _LEVEL:g} % intervals of {draws} "
+            "histories"
+        ),
+        note=(
+            "c' is not given, and some c' fits any finite number of sizes: judged is "
+            "whether the chance falls as fast as (31) says from one size to the next"
+        ),
     )
 
 
@@ -337,7 +356,10 @@ _LOOKS: dict[str, Any] = {"color": draw.SHADES, "marker": draw.MARKERS}
 
 
 def draw_cardinality(figure: Figure, data: pd.DataFrame) -> None:
-    """Draw C against T (columns p, T, theorem, simulated), a line for each dropout rate p."""
+    """Draw C against T, one line per dropout rate p.
+
+    The columns are p, T, theorem and simulated.
+    """
     ax = figure.subplots()
     for _, curve, look in draw.in_turn(data, "p", "p = {:g}", **_LOOKS):
         ax.plot(curve["T"], curve["theorem"], ms=5, **look)
@@ -372,17 +394,20 @@ def draw_swaps(figure: Figure, data: pd.DataFrame) -> None:
 
 
 def draw_full_rank(figure: Figure, data: pd.DataFrame) -> None:
-    """Draw the chance of full rank (columns N, K, selection, rounds, full_rank, bound)."""
+    """Draw the chance of full rank.
+
+    The columns are N, K, selection, rounds, full_rank and bound.
+    """
     ax = figure.subplots()
     for (n, k), both, look in draw.in_turn(data, ["N", "K"], **_LOOKS):
         for kind, curve in both.groupby("selection"):
             is_iid = kind == "iid"
-            own = (
+            line = (
                 {"ls": "-", "label": f"N = {n}, K = {k}"}
                 if is_iid
                 else {"ls": ":", "label": ""}
             )
-            ax.plot(curve["rounds"] - n, curve["full_rank"], ms=4, **look | own)
+            ax.plot(curve["rounds"] - n, curve["full_rank"], ms=4, **look | line)
             if is_iid:
                 bound = curve["bound"].iloc[0]
                 ax.plot([0], [bound], "x", ms=9, mew=2, color=draw.WARNING, zorder=5)

@@ -1,4 +1,4 @@
-"""What Multi-RoundSecAgg's accuracy experiments share.
+"""Shared parts of Multi-RoundSecAgg's accuracy experiments.
 
 Settings, paired trainings, learning rates.
 So, Ali, Guler, Jiao, Avestimehr, Section 6, Appendices E to G. Schemes are paired: with
@@ -128,23 +128,23 @@ class Setting:
         selector: selection.Selector,
         clients: data.ClientData,
     ) -> np.ndarray:
-        """Return who takes part in which round.
+        """Return the participation history of a trial.
 
         Who has which dropout rate is the seed's own.
         """
-        own = (
+        chosen = (
             data.label_dropout_rates(clients, RATES)
             if self.dropouts == "label"
             else assign_rates(key, RATES, self.num_clients)
         )
         return np.asarray(
-            selection.rollout(key, selector, independent(own), self.rounds)
+            selection.rollout(key, selector, independent(chosen), self.rounds)
         )
 
     def experiment(
         self, context: Context, rate: float, batch: int | None = None
     ) -> Experiment:
-        """Return the training at a learning rate, in minibatches of this size or its own."""
+        """Return the training at a learning rate and a minibatch size."""
         model = getattr(federated, self.model)(context.images.num_classes)
         size = self.minibatch(context.images) if batch is None else batch
         trainer = federated.local_sgd(model, rate, batch_size=size)
@@ -160,7 +160,7 @@ class Setting:
 
 
 def curves(context: Context, setting: Setting, seeds: int) -> pd.DataFrame:
-    """Return test accuracy over rounds of the six schemes, a row for each test of each seed.
+    """Return test accuracy over rounds of the six schemes, one row per test and seed.
 
     Items that ask for the same setting share its trainings.
     """
@@ -208,7 +208,9 @@ def best_rates(context: Context, setting: Setting, pilot: int) -> dict[str, floa
 
     def made() -> dict[str, float]:
         steps = context.steps(f"{setting.panel}: learning rates", labels)
-        return {own: largest_peak(GRID, functools.partial(score, own)) for own in steps}
+        return {
+            step: largest_peak(GRID, functools.partial(score, step)) for step in steps
+        }
 
     return context.once(("rates", pilot, base), made)
 
@@ -219,15 +221,17 @@ def largest_peak(grid: Sequence[float], score: Callable[[float], float]) -> floa
     Values that fail altogether (a negative score) are passed over.
 
     Examples:
-        >>> largest_peak((4.0, 3.0, 2.0), lambda rate: {4.0: -1.0, 3.0: 0.5, 2.0: 0.9}[rate])
+        >>> scores = {4.0: -1.0, 3.0: 0.5, 2.0: 0.9}
+        >>> largest_peak((4.0, 3.0, 2.0), scores.__getitem__)
         2.0
     """
+    # each rate costs a training, so the search ends at the first fall
     best, best_score = grid[0], score(grid[0])
     for rate in grid[1:]:
-        own = score(rate)
-        if own <= best_score and best_score >= 0:
+        height = score(rate)
+        if height <= best_score and best_score >= 0:
             break
-        best, best_score = rate, own
+        best, best_score = rate, height
     return best
 
 
@@ -236,6 +240,7 @@ def shared_size(dataset: data.Dataset) -> int:
 
     200 of 50,000 in proportion, equally many of each class.
     """
+    # in the paper's proportion, but at least one sample of each class
     each = 200 * len(dataset.train_labels) / 50_000 / dataset.num_classes
     return max(1, round(each)) * dataset.num_classes
 
@@ -267,12 +272,13 @@ def _train(
     clients = [experiment.clients(trial) for trial in trials]
     selector = schemes_for(setting.num_clients, setting.cohort_size)[scheme]
     histories = [
-        setting.history(context.key(trial), selector, own)
-        for trial, own in zip(trials, clients, strict=True)
+        setting.history(context.key(trial), selector, dealt)
+        for trial, dealt in zip(trials, clients, strict=True)
     ]
     ring = ring_of(setting.cohort_size, experiment.dim)
     results = experiment.train_seeds(trials, histories, ring, clients, progress)
     for trial, history, result in zip(trials, histories, results, strict=True):
+        # rounds that were not skipped, up to each round
         trained = np.cumsum(history.any(axis=1))
         clipped = result.clipped_fraction[np.isfinite(result.clipped_fraction)]
         for done, accuracy, loss in tests_of(result):

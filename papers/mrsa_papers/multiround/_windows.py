@@ -1,4 +1,4 @@
-"""Windows of a training, as a curious server sees them, and what least squares makes of them.
+"""Windows of a training as a curious server sees them, and their least squares.
 
 So, Ali, Guler, Jiao, Avestimehr, Appendix H.2: the sums of consecutive rounds late in a
 training, eq. (33), solved for the clients' updates at its start, eq. (34). Windows of
@@ -25,9 +25,10 @@ from mrsa_papers.multiround._training import Setting, ring_of
 RANDOM = "Random"
 
 RECOVERED = 1e-12
-"""Relative squared error below which a client is recovered from sums that did not move: between
-the 1e-24 of an exact solution in float64 and the 1e-8 of clients who are all but
-exposed.
+"""Relative squared error below which sums that did not move recover a client.
+
+It lies between the 1e-24 of an exact solution in float64 and the 1e-8 of clients who
+are all but exposed.
 """
 
 # A range twice that of the first updates, in steps of 2^-19 of it: what rounding adds
@@ -40,7 +41,7 @@ _REGULARISED = attacks.least_squares_attack(noise=1.0, prior="mean")
 
 @dataclasses.dataclass(frozen=True)
 class Plan:
-    """What is trained, up to which window, and which windows follow.
+    """A training, the round at which its window begins, and the windows' lengths.
 
     Attributes:
         model: Which model.
@@ -104,7 +105,7 @@ class Start(NamedTuple):
 
 
 class Window(NamedTuple):
-    """What a window shows, and what it hides."""
+    """The sums of a window, and the updates that they hide."""
 
     target: int
     speed: float
@@ -118,7 +119,7 @@ class Window(NamedTuple):
     rounding: float  # by how much the first sum misses the sum of its updates, relative
     clipped: float  # largest share of a round's entries outside the quantizer's range
     is_diverged: bool
-    known: np.ndarray | None = None  # f32 [d], of models: the global one
+    start: np.ndarray | None = None  # f32 [d], of models: the global one
 
     @property
     def unattacked(self) -> np.ndarray:
@@ -127,9 +128,9 @@ class Window(NamedTuple):
         No update, or the model.
         """
         size = np.square(self.updates, dtype=np.float64).sum(axis=1)
-        known = self.known if self.known is not None else np.float32(0)
-        own = np.square(self.updates - known, dtype=np.float64).sum(axis=1)
-        return own / np.where(size > 0, size, np.nan)
+        model = self.start if self.start is not None else np.float32(0)
+        lengths = np.square(self.updates - model, dtype=np.float64).sum(axis=1)
+        return lengths / np.where(size > 0, size, np.nan)
 
 
 def label_of(target: int) -> str:
@@ -153,7 +154,7 @@ def selector_of(n: int, k: int, target: int) -> selection.Selector:
 
 
 def whole_minibatch(clients: data.ClientData, wanted: int) -> int:
-    """Return the minibatch nearest to the one wanted that divides the largest client's samples.
+    """Return the minibatch nearest to the wanted one that divides the largest client.
 
     A shorter last minibatch gives its samples more weight, in each round to others:
     updates then move even where the model does not.
@@ -170,7 +171,7 @@ def trained_start(context: Context, plan: Plan, trial: int) -> Start:
     batch = whole_minibatch(clients, setting.minibatch(context.images))
     experiment = setting.experiment(context, plan.rate, batch)
     history = _history(key, plan, 1)[: plan.before]
-    found = experiment.train(
+    run = experiment.train(
         trial, history, ring_of(plan.cohort_size, experiment.dim), clients
     )
     factor = 0.4**2 if plan.decays else 1.0
@@ -179,14 +180,14 @@ def trained_start(context: Context, plan: Plan, trial: int) -> Start:
         clients,
         experiment.model,
         experiment.trainer.scaled(jnp.float32(factor)),
-        np.asarray(found.parameters),
-        float(found.accuracy[-1]),
-        found.diverged_round is not None,
+        np.asarray(run.parameters),
+        float(run.accuracy[-1]),
+        run.diverged_round is not None,
     )
 
 
 def _history(key: Key[Array, ""], plan: Plan, target: int) -> np.ndarray:
-    """Return who takes part in which round, before and in the longest window."""
+    """Return the participation before the window and in the longest window."""
     selector = selector_of(plan.num_clients, plan.cohort_size, target)
     available = independent(assign_rates(key, RATES, plan.num_clients))
     return np.asarray(
@@ -261,14 +262,14 @@ def played_window(
 
 
 def _relative(change: np.ndarray, whole: np.ndarray) -> float:
-    """Return the mean over rows of squared length over squared length, rows of zeros left out."""
+    """Return the mean ratio of squared lengths, without rows of zeros."""
     size = np.square(whole, dtype=np.float64).sum(axis=1)
-    own = np.square(change, dtype=np.float64).sum(axis=1)
-    return float((own[size > 0] / size[size > 0]).mean())
+    lengths = np.square(change, dtype=np.float64).sum(axis=1)
+    return float((lengths[size > 0] / size[size > 0]).mean())
 
 
 def of_models(window: Window) -> Window:
-    """Return the same window in terms of the clients' models: global model plus update."""
+    """Return the same window for clients' models: global model plus update."""
     members = window.participation.sum(axis=1).astype(np.float32)
     sums, moving = window.sums.copy(), window.parameters.copy()
     for row, count in enumerate(members):
@@ -277,11 +278,11 @@ def of_models(window: Window) -> Window:
             sums[row] += count * moving
             moving = moving + step
     updates = window.updates + window.parameters[None, :]
-    return window._replace(sums=sums, updates=updates, known=window.parameters)
+    return window._replace(sums=sums, updates=updates, start=window.parameters)
 
 
 def noise_gain(participation: np.ndarray) -> np.ndarray:
-    """Return by how much least squares amplifies the motion of updates, for each client.
+    """Return the factor by which least squares amplifies each client's motion.
 
     Where each update changes from sum to sum by noise of a relative squared length s,
     client i's relative squared error grows by s times sum_j |S_j| G_ij^2, with G = P^+
@@ -300,8 +301,8 @@ def noise_gain(participation: np.ndarray) -> np.ndarray:
     attack = attacks.least_squares_attack()
     flat = participation.reshape(-1, *participation.shape[-2:])
     gains = [
-        np.square(attack.estimator(one)) @ one.sum(axis=1).astype(np.float64)
-        for one in flat
+        np.square(attack.estimator(window)) @ window.sum(axis=1).astype(np.float64)
+        for window in flat
     ]
     return np.stack(gains).reshape(*participation.shape[:-2], participation.shape[-1])
 
@@ -313,9 +314,9 @@ def rows_of(
 
     Return a row for each client.
     """
-    learnt = np.stack([one.participation[:length] for one in windows])
-    sums = np.stack([one.sums[:length] for one in windows])
-    truth = np.stack([one.updates for one in windows])
+    learnt = np.stack([window.participation[:length] for window in windows])
+    sums = np.stack([window.sums[:length] for window in windows])
+    truth = np.stack([window.updates for window in windows])
     still = np.matmul(learnt.astype(np.float64), truth)
     columns = {
         "error": attacks.streamed_errors(learnt, sums, truth),
@@ -325,20 +326,20 @@ def rows_of(
         "frozen": attacks.streamed_errors(learnt, still, truth),
         "predicted": attacks.predicted_error(learnt),
         "gain": noise_gain(learnt),
-        "unattacked": np.stack([one.unattacked for one in windows]),
+        "unattacked": np.stack([window.unattacked for window in windows]),
         "exposed": np.asarray(privacy.first_exposure(learnt)) >= 0,
     }
     return [
-        _facts(one, length)
+        _facts(window, length)
         | {"seed": trial, "client": client, "accuracy": accuracy}
-        | {name: own[place, client].item() for name, own in columns.items()}
-        for place, one in enumerate(windows)
+        | {name: values[place, client].item() for name, values in columns.items()}
+        for place, window in enumerate(windows)
         for client in range(learnt.shape[-1])
     ]
 
 
 def _facts(window: Window, length: int) -> dict[str, Any]:
-    """Return what the clients of a window share."""
+    """Describe what the clients of a window share."""
     return {
         "scheme": label_of(window.target),
         "target": window.target,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import copyreg
 import importlib
 import json
 import os
@@ -9,6 +11,8 @@ import pathlib
 import subprocess
 import sys
 import textwrap
+import types
+import warnings
 from collections.abc import Iterator
 from typing import Any
 
@@ -65,6 +69,53 @@ def test_digests_are_those_of_another_process() -> None:
     }
     for other in found:
         assert [name for name in OBJECTS if other[name] != here[name]] == []
+
+
+def test_use_changes_no_digest() -> None:
+    """What a value keeps of its own use (caches of pandas, say) is none of its state."""
+    differ = []
+    for name, made in OBJECTS.items():
+        if not name.startswith("array: "):
+            continue
+        value = made(1)
+        before = digest(value)
+        _use(value, depth=2)
+        if digest(value) != before:
+            differ.append(name)
+    assert differ == []
+
+
+def _use(value: object, depth: int) -> None:
+    """Ask a value for all that it shows of itself."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for name in [name for name in dir(value) if not name.startswith("_")]:
+            with contextlib.suppress(Exception):
+                shown = getattr(value, name)
+                if depth > 1 and not callable(shown):
+                    _use(shown, depth - 1)
+        for function in (repr, hash, len):
+            with contextlib.suppress(Exception):
+                function(value)
+
+
+def test_a_reducer_of_another_library_changes_no_digest() -> None:
+    """As tblib does for exceptions, which dask imports."""
+    value = ValueError("a", 1)
+    before = digest(value)
+    reducer = types.FunctionType(_other_reducer.__code__, {"__name__": "tblib"})
+    known = copyreg.dispatch_table.get(ValueError)
+    copyreg.pickle(ValueError, reducer)
+    try:
+        assert digest(value) == before
+    finally:
+        copyreg.dispatch_table.pop(ValueError)
+        if known is not None:
+            copyreg.pickle(ValueError, known)
+
+
+def _other_reducer(error: ValueError) -> tuple[type, tuple]:
+    return type(error), ("more", *error.args)
 
 
 # ---- modules

@@ -1,0 +1,146 @@
+"""Clients that are not alike: closed forms, today's figures where they are, and draws."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import mrsa_jax as mj
+from mrsa_jax.privacy import hidden_among
+
+WORDS: list[dict[str, Any]] = [
+    {},
+    {"memory": 0.9, "share": 0.6},
+    {"share": 0.5},
+    {"noise": 0.5},
+    {"memory": 0.7, "noise": 0.2, "each_round": True},
+    {"memory": 0.9, "share": 0.3, "of": "lasting"},
+    {"each_round": True},
+]
+
+
+def largest_gap(seed: int) -> float:
+    """Return the largest difference of shares between C = I and clients that are alike."""
+    rng = np.random.default_rng(seed)
+    rounds, n = rng.integers(1, 10, 2)
+    history = rng.integers(0, 2, (rounds, n))
+    if seed % 5 == 0:
+        history *= rng.integers(1, 4, (rounds, n))
+    words = WORDS[seed % len(WORDS)]
+    alike = hidden_among(history, **words)
+    found = hidden_among(history, covariance=np.eye(n), **words)
+    assert np.array_equal(np.isnan(alike), np.isnan(found))
+    assert np.array_equal(np.isinf(alike), np.isinf(found))
+    assert np.array_equal(alike == 1, found == 1)
+    known = np.isfinite(alike)
+    return float(np.abs(1 / alike[known] - 1 / found[known]).max(initial=0.0))
+
+
+def test_clients_that_are_alike_are_the_case_of_one() -> None:
+    assert max(largest_gap(seed) for seed in range(140)) <= 1e-12
+
+
+@pytest.mark.slow
+def test_clients_that_are_alike_are_the_case_of_one_1000_times() -> None:
+    assert max(largest_gap(seed) for seed in range(1000, 2000)) <= 1e-12
+
+
+@pytest.mark.parametrize("size", [2, 3, 7])
+def test_a_block_alone(size: int) -> None:
+    """Sizes: v_i over the sum of them. Equal resemblance k: (1 + (T - 1) k) / T."""
+    sums = np.ones((5, size), int)
+    lengths = np.random.default_rng(size).uniform(0.1, 10, size)
+    shares = 1 / hidden_among(sums, covariance=np.diag(lengths))
+    np.testing.assert_allclose(shares, lengths / lengths.sum(), rtol=1e-12)
+    for k in (0.0, 0.4, 0.95):
+        alike = np.full((size, size), k) + (1 - k) * np.eye(size)
+        shares = 1 / hidden_among(sums, covariance=alike)
+        np.testing.assert_allclose(shares, (1 + (size - 1) * k) / size, rtol=1e-12)
+
+
+def test_the_scale_plays_no_part_without_noise() -> None:
+    rng = np.random.default_rng(1)
+    history = rng.integers(0, 2, (6, 5))
+    root = rng.normal(size=(5, 5))
+    covariance = root @ root.T
+    one = hidden_among(history, memory=0.8, share=0.4, covariance=covariance)
+    other = hidden_among(history, memory=0.8, share=0.4, covariance=9 * covariance)
+    np.testing.assert_allclose(one, other, rtol=1e-9)
+    noisy = hidden_among(history, noise=0.3, covariance=covariance)
+    scaled = hidden_among(history, noise=0.3 * 9, covariance=9 * covariance)
+    spread = hidden_among(history, noise=0.3 * 4, spread=2.0, covariance=covariance)
+    np.testing.assert_allclose(noisy, scaled, rtol=1e-9)
+    np.testing.assert_allclose(noisy, spread, rtol=1e-9)
+
+
+@pytest.mark.parametrize("number", range(20))
+def test_draws_are_estimated_as_well_as_it_says(number: int) -> None:
+    """Updates drawn with resemblance, drift and noise; the best linear estimate of each."""
+    rng = np.random.default_rng([11, number])
+    rounds, n, draws = 6, 4, 20_000
+    history = rng.integers(0, 2, (rounds, n))
+    history[0, 0] = 1
+    mixing = rng.normal(size=(n, n))
+    covariance = mixing @ mixing.T + 0.1 * np.eye(n)
+    rho, share = float(rng.uniform(0, 1)), float(rng.uniform(0, 1))
+    noise = float(rng.uniform(0.05, 1))
+    lags = np.abs(np.subtract.outer(np.arange(rounds), np.arange(rounds)))
+    over_rounds = np.linalg.cholesky(rho**lags + 1e-12 * np.eye(rounds))
+    over_clients = np.linalg.cholesky(covariance)
+    lasting = over_rounds @ rng.normal(size=(draws, rounds, n)) @ over_clients.T
+    fresh = rng.normal(size=(draws, rounds, n)) * np.sqrt(np.diagonal(covariance))
+    updates = np.sqrt(share) * lasting + np.sqrt(1 - share) * fresh
+    sums = (updates * history).sum(axis=2)
+    sums += np.sqrt(noise) * rng.normal(size=(draws, rounds))
+    figures = hidden_among(
+        history,
+        memory=rho,
+        share=share,
+        noise=noise,
+        covariance=covariance,
+        each_round=True,
+    )
+    # regression on all sums, without the formula
+    basis = np.linalg.qr(sums)[0]
+    for at, client in zip(*np.nonzero(history), strict=True):
+        target = updates[:, at, client]
+        explained = np.square(basis.T @ target).sum() / np.square(target).sum()
+        assert abs(explained - 1 / figures[at, client]) < 0.02
+    worst = hidden_among(
+        history, memory=rho, share=share, noise=noise, covariance=covariance
+    )
+    is_in = history.any(axis=0)
+    np.testing.assert_allclose(worst[is_in], np.nanmin(figures[:, is_in], axis=0))
+
+
+def test_who_is_exposed_is_exposed_whoever_resembles_it() -> None:
+    history = [[1, 1, 0], [0, 1, 0], [0, 0, 1]]
+    covariance = [[1, 0.5, 0], [0.5, 2, 0], [0, 0, 3]]
+    assert hidden_among(history, covariance=covariance).tolist() == [1, 1, 1]
+    drifting = hidden_among(history, memory=0.5, covariance=covariance)
+    assert drifting[0] > 1
+    assert drifting[1:].tolist() == [1, 1]
+
+
+@pytest.mark.parametrize(
+    ("covariance", "message"),
+    [
+        (np.eye(3), "must be numbers of shape"),
+        (np.ones(2), "must be numbers of shape"),
+        ("C.npy", "must be numbers of shape"),
+        ([[1, 0.5], [0.4, 1]], "must be symmetric"),
+        ([[1, 0], [0, 0]], "must have a positive diagonal"),
+        ([[1, 2], [2, 1]], "must be positive semidefinite"),
+        ([[1, np.nan], [np.nan, 1]], "must hold finite numbers"),
+    ],
+)
+def test_misuse(covariance: Any, message: str) -> None:
+    with pytest.raises(mj.ConfigurationError, match=f"`covariance` {message}"):
+        hidden_among([[1, 1]], covariance=covariance)
+
+
+def test_what_cannot_be_said() -> None:
+    with pytest.raises(mj.ConfigurationError, match="`coalition` must not be set with"):
+        hidden_among([[1, 1, 1]], covariance=np.eye(3), coalition=[0])
