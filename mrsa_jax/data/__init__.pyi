@@ -18,4 +18,4 @@ from ._prepare import (
     plan_preparation as plan_preparation,
     prepare as prepare,
 )
-from ._sources import SOURCES as SOURCES, load as load
+from .sources import SOURCES as SOURCES, load as load

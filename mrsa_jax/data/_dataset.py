@@ -1,7 +1,8 @@
-"""Data sets: their arrays, and the checks that make one valid.
+"""Data sets, the samples that clients hold of them, and their checks.
 
 A `Dataset` is plain NumPy; it may come from `load` or be built by hand, so whatever
-spreads one over clients checks it first.
+spreads one over clients checks it first. A sample that many clients hold
+(Multi-RoundSecAgg's globally shared set) is stored once.
 """
 
 from __future__ import annotations
@@ -112,13 +113,8 @@ def _check_images(name: str, inputs: np.ndarray) -> None:
     require(math.isfinite(total), name, "must be finite", f"values that sum to {total}")
 
 
-# ---- Which client holds which sample: one pool and indices, with counts, checks and
-# label rates.
-#
 # A sample that many clients share (Multi-RoundSecAgg's globally shared set) is stored
 # once.
-
-
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
 @by_value
@@ -297,13 +293,6 @@ def client_data(dataset: Dataset, held: Sequence[np.ndarray]) -> ClientData:
         num_classes=int(dataset.num_classes),
     )
 
-
-# ---- Image preparation of the papers' kind: a standard scale, random crops and mirror
-# images.
-#
-# Source: the usual treatment of CIFAR (4 pixels of padding, random crop, horizontal
-# flip), which
-# Multi-RoundSecAgg and CCESA train VGG-11 and LeNet with but do not describe.
 
 PerChannel = float | int | np.floating | Sequence[Any] | np.ndarray | None
 

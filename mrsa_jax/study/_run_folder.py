@@ -115,7 +115,7 @@ class Sources:
                 (path, _) = availability.Model.parse(text).parameters
                 found[f"availability {path.name}"] = f"{self.digest(path)} {path.name}"
         if "directory" in own and "dataset" in own:
-            from mrsa_jax.data._sources import source_files  # imports JAX
+            from mrsa_jax.data.sources import source_files  # imports JAX
 
             for path in source_files(own["dataset"], own["directory"]):
                 found[f"directory {path.name}"] = f"{self.digest(path)} {path.name}"
