@@ -699,7 +699,6 @@ def hetero_rows() -> dict[str, Row]:
             lambda key, u: hetero.encode(key, u, layout, (-1.0, 1.0)), keys, updates
         ),
         "format_matrix": _not(VALUE, hetero.format_matrix, matrix),
-        "levels_for_rates": _not(VALUE, hetero.levels_for_rates, RATES),
         "privacy_level": _not(VALUE, hetero.privacy_level, matrix),
         "privacy_report": _not(VALUE, hetero.privacy_report, matrix),
         "quantization_error": _not(
@@ -716,7 +715,6 @@ def hetero_rows() -> dict[str, Row]:
             SURVIVORS[:, :2],
             RATES,
         ),
-        "rate_groups": _not(VALUE, lambda rate: hetero.rate_groups(rate, 2), RATES),
         "segment_average": _not(
             CHECKED,
             lambda t: hetero.segment_average(layout, (-1.0, 1.0), threshold=t),
@@ -741,11 +739,6 @@ def hetero_rows() -> dict[str, Row]:
             SURVIVORS[:, :2],
         ),
         "tolerated_byzantine": _not(VALUE, hetero.tolerated_byzantine, matrix),
-        "unequal_moduli_failures": _not(
-            VALUE,
-            lambda own: hetero.unequal_moduli_failures(own, [2, 2]),
-            on_device([[4, 8]] * 2),
-        ),
         "wrong_pads": _not(CHECKED, hetero.byzantine.wrong_pads, attackers),
         "sign_flip": _not(CHECKED, hetero.byzantine.sign_flip, attackers),
         "scaling": _not(CHECKED, hetero.byzantine.scaling, attackers),
@@ -800,7 +793,6 @@ def data_rows() -> dict[str, Row]:
         )
     }
     return splits | {
-        "augment": _of(data.augment, keys, _floats(2, 8, 8, 1)),
         "check_client_data": _not(VALUE, data.check_client_data, _both(clients)),
         "class_counts": _not(VALUE, data.class_counts, _both(clients)),
         "label_dropout_rates": _not(VALUE, data.label_dropout_rates, _both(clients)),
@@ -1062,7 +1054,7 @@ NO_ARRAYS = {
 
     """,
     "hetero": """
-           SegmentHistory SegmentLayout advise_num_groups
+           SegmentHistory SegmentLayout
         claimed_privacy_level cohort_layouts
         scheme_privacy_level segment_leakage segment_matrix
     """,

@@ -328,7 +328,6 @@ MAKERS: dict[str, Callable[[], Any]] = {
     "CoordinateMedian": hetero.robust.coordinate_median,
     "GaussianAverage": lambda: hetero.byzantine.GaussianAverage(jnp.ones(())),
     "GeometricMedian": hetero.robust.geometric_median,
-    "GroupAdvice": lambda: hetero.advise_num_groups("sc", 4),
     "Krum": lambda: hetero.robust.krum(1),
     "PrivacyReport": lambda: hetero.privacy_report(hetero.segment_matrix("sc", 4)),
     "Scaling": lambda: hetero.byzantine.Scaling(jnp.ones(())),
@@ -343,7 +342,6 @@ MAKERS: dict[str, Callable[[], Any]] = {
         0, np.zeros((4, 6), np.float32), _layout(), (-1.0, 1.0)
     ),
     "TrimmedMean": lambda: hetero.robust.trimmed_mean(0.1),
-    "UnequalFailures": lambda: hetero.unequal_moduli_failures([8, 16], [2, 2]),
     "UniformResidues": hetero.byzantine.UniformResidues,
     "WeightedMean": hetero.robust.weighted_mean,
     # live

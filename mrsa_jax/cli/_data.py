@@ -63,7 +63,7 @@ def run_data(config: DataConfig) -> int:
 
 def _list(config: DataConfig) -> int:
     from mrsa_jax import data
-    from mrsa_jax.data._cache import cache_directory
+    from mrsa_jax.data.cache import cache_directory
 
     statuses = data.available(config.directory)
     if config.json:

@@ -1,7 +1,6 @@
 from ._dataset import (
     ClientData as ClientData,
     Dataset as Dataset,
-    augment as augment,
     check_client_data as check_client_data,
     class_counts as class_counts,
     label_dropout_rates as label_dropout_rates,
@@ -19,4 +18,4 @@ from ._prepare import (
     plan_preparation as plan_preparation,
     prepare as prepare,
 )
-from ._sources import SOURCES as SOURCES, load as load
+from .sources import SOURCES as SOURCES, load as load

@@ -1,24 +1,22 @@
-"""Data sets: their arrays, and the checks that make one valid.
+"""Data sets, the samples that clients hold of them, and their checks.
 
 A `Dataset` is plain NumPy; it may come from `load` or be built by hand, so whatever
-spreads one over clients checks it first.
+spreads one over clients checks it first. A sample that many clients hold
+(Multi-RoundSecAgg's globally shared set) is stored once.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import functools
 import math
 from collections.abc import Sequence
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Float32, Int, Key
+from jaxtyping import Float32, Int
 
 from mrsa_jax._core.arrays import needs_values, on_device
-from mrsa_jax._core.streams import client_words
 from mrsa_watch._base.errors import check_count, check_number, require
 from mrsa_watch._base.html import brief, finding
 from mrsa_watch._base.values import by_value
@@ -115,13 +113,8 @@ def _check_images(name: str, inputs: np.ndarray) -> None:
     require(math.isfinite(total), name, "must be finite", f"values that sum to {total}")
 
 
-# ---- Which client holds which sample: one pool and indices, with counts, checks and
-# label rates.
-#
 # A sample that many clients share (Multi-RoundSecAgg's globally shared set) is stored
 # once.
-
-
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
 @by_value
@@ -301,16 +294,7 @@ def client_data(dataset: Dataset, held: Sequence[np.ndarray]) -> ClientData:
     )
 
 
-# ---- Image preparation of the papers' kind: a standard scale, random crops and mirror
-# images.
-#
-# Source: the usual treatment of CIFAR (4 pixels of padding, random crop, horizontal
-# flip), which
-# Multi-RoundSecAgg and CCESA train VGG-11 and LeNet with but do not describe.
-
 PerChannel = float | int | np.floating | Sequence[Any] | np.ndarray | None
-
-_MAX_PADDING = 1024
 
 
 def normalise(
@@ -364,74 +348,6 @@ def normalise(
         train_inputs=(dataset.train_inputs - shift) / scale,
         test_inputs=(dataset.test_inputs - shift) / scale,
     )
-
-
-def augment(
-    key: Key[Array, ""],
-    images: Float[Array, "batch height width channels"],
-    *,
-    padding: int | np.integer = 4,
-    flip: bool = True,
-) -> Float[Array, "batch height width channels"]:
-    """Crop each image at random from its padded self, and mirror half of them.
-
-    A pure jitted function, for use inside local training: give it the minibatch and a
-    key of the step. Image i's draw depends on the key and on i, not on the size of the
-    batch. The padding is zeros: the mean colour of normalised images, black of others.
-
-    Args:
-        key: One typed JAX key.
-        images: Of any floating type.
-        padding: Pixels added on each side before a crop of the old size, 0 for no
-            shift. Each of the (2 padding + 1)^2 places is equally likely within 2^-15.
-        flip: Whether to mirror left and right.
-
-    Returns:
-        Images of the same shape and type; with padding 0 and no flip the images
-        themselves.
-
-    Raises:
-        ConfigurationError: If `padding` is not an integer in [0, 1024].
-
-    Examples:
-        >>> import mrsa_jax as mj
-        >>> import jax, jax.numpy as jnp
-        >>> images = jnp.ones((3, 8, 8, 1), jnp.float32)
-        >>> out = mj.data.augment(jax.random.key(0), images, padding=0)  # ones mirrored are ones
-        >>> bool((out == images).all())
-        True
-    """
-    rule = f"must be an integer in [0, {_MAX_PADDING}]"
-    border = check_count(padding, "padding", rule, 0, _MAX_PADDING)
-    require(isinstance(flip, bool), "flip", "must be True or False", flip)
-    return _augment(key, images, border, flip)
-
-
-@functools.partial(jax.jit, static_argnums=(2, 3))
-def _augment(key: Array, images: Array, padding: int, flip: bool) -> Array:
-    batch, height, width, _ = images.shape
-    place = client_words(key, batch)
-    # halves of a word, scaled to [0, 2 padding]: no modulus, whose remainder is dearer
-    span = jnp.uint32(2 * padding + 1)
-    down = ((place >> 16) * span) >> 16
-    right = ((place & jnp.uint32(0xFFFF)) * span) >> 16
-    rows = (
-        jnp.arange(height, dtype=jnp.int32)[None, :] + down.astype(jnp.int32)[:, None]
-    )
-    columns = jnp.broadcast_to(
-        jnp.arange(width, dtype=jnp.int32)[None, :], (batch, width)
-    )
-    if flip:
-        is_mirrored = (client_words(key, batch, 1) >> 31).astype(bool)
-        columns = jnp.where(is_mirrored[:, None], columns[:, ::-1], columns)
-    columns = columns + right.astype(jnp.int32)[:, None]
-    # One gather: 2 us an image of 32x32x3 on one loaded core. A dynamic slice an image
-    # took 1.6 times that under vmap and 36 times inside a loop, one-hot products 12
-    # times.
-    border = (padding, padding)
-    padded = jnp.pad(images, ((0, 0), border, border, (0, 0)))
-    index = jnp.arange(batch, dtype=jnp.int32)[:, None, None]
-    return padded[index, rows[:, :, None], columns[:, None, :]]
 
 
 def _deviation(values: np.ndarray) -> float:

@@ -1,8 +1,8 @@
-"""Reader of IDX files, the format of MNIST and Fashion-MNIST, plain or gzipped.
+"""Readers of IDX files (MNIST, Fashion-MNIST) and of CIFAR's binary files.
 
-A file is two zero bytes, a type code, the number of axes, each axis as a big-endian
-uint32, and the values in row-major order. Source: LeCun's description next to the MNIST
-files.
+An IDX file, plain or gzipped, is two zero bytes, a type code, the number of axes, each
+axis as a big-endian uint32, and the values in row-major order. Source: LeCun's
+description next to the MNIST files.
 """
 
 from __future__ import annotations
@@ -16,13 +16,9 @@ import numpy as np
 from mrsa_watch._base.errors import ConfigurationError, DataNotFoundError, require
 from mrsa_watch._base.untrusted import read_bytes
 
-# ---- Reader of the binary versions of CIFAR-10 and CIFAR-100.
-#
 # A record is one label byte (CIFAR-100: coarse label, then fine label) and 3,072 bytes:
-# the red,
-# green and blue planes of 32x32 pixels, row by row. Source: Krizhevsky's description of
-# the files.
-
+# the red, green and blue planes of 32x32 pixels, row by row. Source: Krizhevsky's
+# description of the files.
 _SIDE = 32
 _PIXELS = 3 * _SIDE * _SIDE
 
@@ -133,8 +129,6 @@ def _read_file(kind: CifarFormat, path: pathlib.Path) -> tuple[np.ndarray, np.nd
         :, num_labels - 1
     ].copy()
 
-
-# ---- Reader of IDX files, the format of MNIST and Fashion-MNIST, plain or gzipped.
 
 _MOST_BYTES = 2**32
 _MOST_AXES = 8

@@ -1,6 +1,5 @@
-"""Spread a data set's samples over clients.
+"""Spread a data set's samples over clients: at random, by shards, by Dirichlet draws.
 
-At random, or by shards of the sorted samples.
 Source: Multi-RoundSecAgg (So, Ali, Guler, Jiao, Avestimehr), Section 6 and appendix:
 IID, sorted shards (MNIST), and sorted shards in addition to a set that everybody holds
 (CIFAR-10).
@@ -253,14 +252,9 @@ def _by_label(dataset: Dataset, samples: np.ndarray) -> np.ndarray:
     return samples[np.argsort(dataset.train_labels[samples], kind="stable")]
 
 
-# ---- Spread a data set by Dirichlet draws: each class over the clients, or each
-# client's mixture.
-#
 # Source: Multi-RoundSecAgg (So, Ali, Guler, Jiao, Avestimehr): two versions of the text
-# describe
-# two splits of CIFAR-100 with one concentration, 0.5, that could hardly differ more.
-
-
+# describe two splits of CIFAR-100 with one concentration, 0.5, that could hardly differ
+# more.
 @needs_values
 def dirichlet_by_class(
     seed: int | Key[Array, ""],

@@ -1,6 +1,6 @@
-"""Which data sets are here.
+"""Find the data sets on this machine, and prepare others.
 
-Prepare others: the one step that needs network and TensorFlow.
+To prepare one is the only step that needs network and TensorFlow.
 `plan_preparation` says what would be fetched and touches nothing; `prepare` fetches,
 after a check of a second that the archives' hosts answer, because without a network the
 download itself would hang for minutes.
@@ -20,10 +20,10 @@ import urllib.request
 from collections.abc import Iterable
 from typing import Any, Literal
 
-from mrsa_jax.data import _sources
-from mrsa_jax.data._cache import cached_paths
+from mrsa_jax.data import sources
 from mrsa_jax.data._dataset import Dataset
-from mrsa_jax.data._sources import (
+from mrsa_jax.data.cache import cached_paths
+from mrsa_jax.data.sources import (
     PREPARED,
     import_tfds,
     load,
@@ -248,9 +248,6 @@ def _download(plan: PreparationPlan) -> None:
         ) from error
 
 
-# ---- Which data sets are on this machine, where, and what the others need. Reads no
-# data.
-
 State = Literal["installed", "prepared", "cached", "missing", "name a directory"]
 
 _CONTENT = {
@@ -313,10 +310,10 @@ def available(
     of_folders = {name: f"load({name!r}, directory=DIR)" for name in ("idx", "cifar")}
     return (
         *(
-            _here(name, "installed", _sources.packaged(name))
-            for name in _sources.PACKAGED
+            _here(name, "installed", sources.packaged(name))
+            for name in sources.PACKAGED
         ),
-        *(_prepared(name, directory) for name in _sources.PREPARED),
+        *(_prepared(name, directory) for name in sources.PREPARED),
         *(
             SourceStatus(name, "name a directory", _CONTENT[name], how=how)
             for name, how in of_folders.items()
@@ -326,21 +323,21 @@ def available(
 
 
 def _prepared(name: str, directory: str | os.PathLike[str] | None) -> SourceStatus:
-    folder = _sources.prepared_folder(name, directory)
+    folder = sources.prepared_folder(name, directory)
     if folder is not None:
         return _here(name, "prepared", folder)
     if directory is None:
         for path in cached_paths(f"tfds-{name}"):
             return _here(name, "cached", path)
-        if name == "fashion_mnist" and _sources.FASHION_DIRECTORY.is_dir():
-            return _here(name, "installed", _sources.FASHION_DIRECTORY)
-    where = str(_sources.tfds_directory(directory) / name)
+        if name == "fashion_mnist" and sources.FASHION_DIRECTORY.is_dir():
+            return _here(name, "installed", sources.FASHION_DIRECTORY)
+    where = str(sources.tfds_directory(directory) / name)
     how = f"mrsa-jax data prepare {name}"
     return SourceStatus(name, "missing", _CONTENT[name], where, how=how)
 
 
 def _olivetti() -> SourceStatus:
-    path = _sources.olivetti_file(None)
+    path = sources.olivetti_file(None)
     if path.is_file():
         return _here("olivetti", "prepared", path)
     for cached in cached_paths("olivetti"):

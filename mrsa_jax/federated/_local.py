@@ -1,4 +1,4 @@
-"""Local training: minibatch SGD of one client as a pure function, mapped over a cohort.
+"""Local training by minibatch SGD, and schedules of its learning rate.
 
 Clients are ragged: each takes the number of steps that its own size asks for, its last
 minibatch of an epoch is a mean over the samples that it has, and a padded sample never
@@ -30,12 +30,8 @@ from mrsa_jax.federated._steps import Loss, checked_loss, loss_of, trained_local
 from mrsa_jax.federated.programs import LocalTrainer, in_buckets, trained_cohort
 from mrsa_watch._base.errors import check_count, check_number, require, require_methods
 
-# ---- How the clients' learning rate falls from round to round.
-#
 # A schedule is what optax calls one, a function from an integer to a number; here it
-# gives the
-# factor on the trainer's learning rate in round j, skipped rounds counted.
-
+# gives the factor on the trainer's learning rate in round j, skipped rounds counted.
 RateSchedule = Callable[[int], Any]
 
 _FACTOR = "must be a finite number from 0"
@@ -109,10 +105,6 @@ def factors_of(schedule: RateSchedule | None, rounds: np.ndarray) -> np.ndarray 
         for index, factor in zip(rounds, factors, strict=True)
     ]
     return np.asarray(checked, np.float32)
-
-
-# ---- Local training: minibatch SGD of one client as a pure function, mapped over a
-# cohort.
 
 
 @pytree

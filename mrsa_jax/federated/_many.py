@@ -26,7 +26,6 @@ from mrsa_jax.federated._checkpoint import Checkpoints
 from mrsa_jax.federated._json_lines import Callback, Metrics
 from mrsa_jax.federated._program import Programs, alike, runs_and_width_within
 from mrsa_jax.federated._run import Run, TrainingResult, prepared_test
-from mrsa_jax.federated._steps import loss_of
 from mrsa_jax.federated._train import (
     Advance,
     check_function,
@@ -149,23 +148,18 @@ def _runs(
     tests: dict[tuple[int, ...], Any] = {}
     runs = []
     for number, (seed, training) in enumerate(zip(seeds, trainings, strict=True)):
-        require(
-            training.model == first.model,
-            "trainings",
-            "must all train one model",
-            training.model,
-            first.model,
-        )
+        models = training.model, first.model
+        rule = "must all train one model"
+        require(models[0] == models[1], "trainings", rule, *models)
         is_same_kind = bool(jax.tree.structure(training.trainer) == kind)
         rule = "must have trainers that differ in their numbers only (learning rate, momentum)"
         require(is_same_kind, "trainings", rule, training.trainer, first.trainer)
         held = tuple(map(id, training.test or ())) + training.sample_shape
         if held not in tests:
-            is_own = loss_of(first.trainer) is not None
-            tests[held] = prepared_test(training.test, training.sample_shape, is_own)
-        tell = (
-            None if callback is None else functools.partial(_tell_of, callback, number)
-        )
+            tests[held] = prepared_test(
+                training.test, training.sample_shape, first.trainer
+            )
+        tell = callback and functools.partial(_tell_of, callback, number)
         runs.append(Run(seed, training, tests[held], tell))
     return runs
 
@@ -195,20 +189,15 @@ def merged(parts: Sequence[ClientData]) -> tuple[ClientData, list[int]]:
         rows.append(np.pad(places, ((0, 0), (0, widest - places.shape[1]))))
         sizes.append(np.asarray(part.sizes))
     shapes = {tuple(pool.inputs.shape[1:]) for pool in pools}
-    require(
-        len(shapes) == 1,
-        "client_data",
-        "must all have samples of one shape",
-        sorted(shapes),
-    )
-    is_single = len(pools) == 1
+    rule = "must all have samples of one shape"
+    require(len(shapes) == 1, "client_data", rule, sorted(shapes))
+    inputs, labels = pools[0].inputs, pools[0].labels
+    if len(pools) > 1:
+        inputs = jnp.concatenate([pool.inputs for pool in pools])
+        labels = jnp.concatenate([pool.labels for pool in pools])
     pool = ClientData(
-        inputs=pools[0].inputs
-        if is_single
-        else jnp.concatenate([pool.inputs for pool in pools]),
-        labels=pools[0].labels
-        if is_single
-        else jnp.concatenate([pool.labels for pool in pools]),
+        inputs=inputs,
+        labels=labels,
         indices=on_device(np.concatenate(rows)),
         sizes=on_device(np.concatenate(sizes)),
         num_classes=max(pool.num_classes for pool in pools),
@@ -259,13 +248,13 @@ def _all_runs(
     side_by_side: int | None,
 ) -> Advance:
     """Return the function that trains any of these runs together."""
-    slots, dim = max(run.width for run in runs), runs[0].parameters.shape[0]
-    most = (
-        at_once("trainings", 4 * dim * slots) if side_by_side is None else side_by_side
-    )
-    together, width = min(most, len(runs)), measured_width(dim)
+    slots = max(run.width for run in runs)
+    dim = runs[0].training.dim
+    most = side_by_side or at_once("trainings", 4 * dim * slots)
+    together = min(most, len(runs))
+    width = measured_width(dim)
     # of all clients of a run: too much side by side
-    has_state = runs[0].states is not None
+    has_state = runs[0].carried.states is not None
     if len(runs) == 1 or has_state or (together == 1 and memory_bytes is None):
         return _one_after_another(runs, memory_bytes, mesh, checkpoints)
     pool, firsts = merged([run.training.client_data for run in runs])

@@ -243,11 +243,8 @@ def _structure(model: nn.Module, input_shape: tuple[int, ...]) -> tuple[list[Any
     return leaves, tree
 
 
-# ---- What must hold of a model and the clients' samples before anything is trained.
-#
 # Values are looked at once, here; inside a traced function (values unknown) only shapes
 # are.
-
 _SOUND: weakref.WeakSet[ClientData] = weakref.WeakSet()
 
 

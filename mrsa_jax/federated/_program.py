@@ -1,4 +1,4 @@
-"""When rounds go as one program, how many of them, and what comes back.
+"""Memory that a training needs, and programs that train several rounds at once.
 
 Where compiled loops make the pads (on a CPU) every round goes by itself, as it does for
 an aggregator that cannot be traced: real messages, work on the host, a class of one's
@@ -43,14 +43,9 @@ from mrsa_jax.federated.programs import (
 )
 from mrsa_watch._base.errors import check_count, require
 
-# ---- How much memory a training needs, stated before it runs, and how many clients fit
-# a bound.
-#
 # XLA says what local training and evaluation need once they are compiled; that is the
-# compilation
-# which the training then uses. Aggregation is several executables and is counted by its
-# arrays.
-
+# compilation which the training then uses. Aggregation is several executables and is
+# counted by its arrays.
 # Arrays as large as one cohort's updates (the updates, draws, codes, padded codes and
 # copies of them) that a round of `ring_average` holds at its peak, measured as the
 # growth of the process; and arrays as large as one model (total, mean, step, old and
@@ -141,14 +136,12 @@ def memory_estimate(
     if code_dim is not None:
         rule = f"must be an integer from {dim}, the update's length"
         check_count(code_dim, "code_dim", rule, dim)
-    is_own = loss_of(trainer) is not None
-    own_test = prepared_test(test, tuple(client_data.inputs.shape[1:]), is_own)
     setting = _Setting(
         model,
         client_data,
         trainer,
         int(cohort_size),
-        own_test,
+        prepared_test(test, tuple(client_data.inputs.shape[1:]), trainer),
         dim,
         _host_bytes(int(num_rounds), client_data.num_clients, dim, keep_aggregates),
         checked_mesh(mesh),
@@ -193,16 +186,13 @@ class _Setting:
             evaluated = self.model, parameters, *self.test
             testing = _needed(evaluation.lower(*evaluated, loss=loss_of(self.trainer)))
         # of the arrays of a cohort one has the updates, all others what becomes of them
-        codes = (
-            4
-            * self.slots_each
-            * ((COHORTS_IN_AGGREGATION - 1) * self.code_dim + self.dim)
-        )
+        row = (COHORTS_IN_AGGREGATION - 1) * self.code_dim + self.dim
+        models = _MODELS_IN_AGGREGATION * self.code_dim
         return MemoryEstimate(
             width=width,
             data_bytes=_size((data, self.test, parameters, states)),
             training_bytes=_needed(cohort),
-            aggregation_bytes=codes + _MODELS_IN_AGGREGATION * 4 * self.code_dim,
+            aggregation_bytes=4 * (self.slots_each * row + models),
             evaluation_bytes=testing,
             host_bytes=self.host_bytes,
         )
@@ -210,20 +200,28 @@ class _Setting:
 
 def width_within(memory_bytes: Any, run: Run, mesh: Mesh | None = None) -> int:
     """Return how many of a run's clients fit side by side, or raise if none fits."""
-    check_count(memory_bytes, "memory_bytes")
-    dim = run.parameters.shape[0]
-    setting = _Setting(
-        run.training.model,
-        run.training.client_data,
-        run.training.trainer,
-        run.width,
-        run.test,
+    most = check_count(memory_bytes, "memory_bytes")
+    setting = _setting_of([run], run.training.client_data, mesh)
+    return largest_width(most, setting.slots_each, setting.estimate)
+
+
+def _setting_of(runs: list[Run], pool: ClientData, mesh: Mesh | None) -> _Setting:
+    """Return the setting of runs that train from one pool of clients."""
+    first = runs[0].training
+    dim = first.dim
+    # several runs have copies of what one run carries
+    copies = 4 * dim * len(runs) if len(runs) > 1 else 0
+    return _Setting(
+        first.model,
+        pool,
+        first.trainer,
+        max(run.width for run in runs),
+        runs[0].test,
         dim,
-        _of_host(run),
+        sum(_of_host(run) for run in runs) + copies,
         mesh,
-        _code_dim(run),
+        max(_code_dim(run) for run in runs),
     )
-    return largest_width(int(memory_bytes), setting.slots_each, setting.estimate)
 
 
 def largest_width(
@@ -231,14 +229,9 @@ def largest_width(
 ) -> int:
     """Find the largest width within a bound by few estimates, each of which compiles."""
     single = estimate(1)
+    peak = single.peak_bytes
     rule = "must hold the training of one client at a time; needed and given are"
-    require(
-        single.peak_bytes <= memory_bytes,
-        "memory_bytes",
-        rule,
-        single.peak_bytes,
-        memory_bytes,
-    )
+    require(peak <= memory_bytes, "memory_bytes", rule, peak, memory_bytes)
     room = memory_bytes - single.data_bytes - single.host_bytes
     # work space grows at most in proportion to the width
     width = min(most, max(1, room // max(single.training_bytes, 1)))
@@ -256,30 +249,19 @@ def runs_and_width_within(
     Counted from what one client at a time needs: each run adds its model and its
     cohort's updates, each client its work space.
     """
-    check_count(memory_bytes, "memory_bytes")
-    slots, dim = max(run.width for run in runs), runs[0].parameters.shape[0]
-    reports = sum(_of_host(run) for run in runs)
-    setting = _Setting(
-        runs[0].training.model,
-        pool,
-        runs[0].training.trainer,
-        slots,
-        runs[0].test,
-        dim,
-        reports + 4 * dim * len(runs),
-        mesh,
-        max(_code_dim(run) for run in runs),
-    )
+    most = check_count(memory_bytes, "memory_bytes")
+    setting = _setting_of(runs, pool, mesh)
     single = setting.estimate(1)
-    largest_width(int(memory_bytes), 1, lambda _: single)
-    updates = 4 * dim * setting.slots_each
+    largest_width(most, 1, lambda _: single)
+    model = 4 * setting.dim
+    updates = model * setting.slots_each
     work = max(single.training_bytes - updates, 1)
-    room = int(memory_bytes) - single.data_bytes - single.host_bytes
+    room = most - single.data_bytes - single.host_bytes
     free = room - max(work, single.aggregation_bytes, single.evaluation_bytes)
-    at_once = min(len(runs), max(1, free // (updates + 4 * dim)))
-    free = room - at_once * (updates + 4 * dim)
+    at_once = min(len(runs), max(1, free // (updates + model)))
+    free = room - at_once * (updates + model)
     width = min(at_once * setting.slots_each, max(1, free // work))
-    return at_once, min(width, measured_width(dim))
+    return at_once, min(width, measured_width(setting.dim))
 
 
 def _code_dim(run: Run) -> int:
@@ -294,21 +276,17 @@ def _code_dim(run: Run) -> int:
 def _needed(lowered: Any) -> int:
     """Return the bytes of work space and results of a program."""
     stats = lowered.compile().memory_analysis()
-    # 0 where a processor's compiler does not say
-    return (
-        0
-        if stats is None
-        else int(stats.temp_size_in_bytes + stats.output_size_in_bytes)
-    )
+    if stats is None:  # a processor's compiler may not say
+        return 0
+    return int(stats.temp_size_in_bytes + stats.output_size_in_bytes)
 
 
 def _of_host(run: Run) -> int:
     num_rounds, num_clients = run.training.history.cohorts.shape
     sketch_bytes = 0 if run.sketch is None else run.sketch.values.nbytes
     keep = run.training.keep_aggregates
-    return sketch_bytes + _host_bytes(
-        num_rounds, num_clients, run.parameters.shape[0], keep
-    )
+    dim = run.training.dim
+    return sketch_bytes + _host_bytes(num_rounds, num_clients, dim, keep)
 
 
 def _host_bytes(
@@ -319,12 +297,8 @@ def _host_bytes(
 
 
 def _size(tree: Any) -> int:
-    return sum(
-        int(np.prod(leaf.shape)) * leaf.dtype.itemsize for leaf in jax.tree.leaves(tree)
-    )
+    return sum(int(leaf.nbytes) for leaf in jax.tree.leaves(tree))
 
-
-# ---- When rounds go as one program, how many of them, and what comes back.
 
 _MOST_ROUNDS = 64  # a round that is passed over costs little, but not nothing
 

@@ -200,17 +200,17 @@ class Run:
         # First what is fixed; then what moves from round to round and is all that a
         # checkpoint holds. `_train` runs one of these, `_many` several side by side,
         # and `_program` says how many rounds go into one program.
-        self.key, self.training, self.test, self.callback = (
-            as_key(seed),
-            training,
-            test,
-            callback,
-        )
-        self.to_train, self.factors = training.to_train, training.factors
+        self.key = as_key(seed)
+        self.training = training
+        self.test = test
+        self.callback = callback
+        self.to_train = training.to_train
+        self.factors = training.factors
         self.weights: Any = training.weights
         order: Any = training.slot_order
-        cohorts, every = training.history.cohorts, int(training.evaluate_every)
-        num_rounds, shape = len(cohorts), training.sample_shape
+        cohorts = training.history.cohorts
+        every = int(training.evaluate_every)
+        num_rounds, num_clients = cohorts.shape
         self.server: Any = PLAIN_AVERAGE if training.server is None else training.server
         self.members, self.present = padded_slots(
             cohorts[self.to_train], training.width, order
@@ -225,36 +225,40 @@ class Run:
         self.stops = np.unique(
             np.searchsorted(self.to_train, self.evaluated, side="right")
         )
-        # what moves
-        # trained rounds; the round in which it diverged
-        self.done, self.diverged = 0, -1
+        # from here on all that moves
+        self.done = 0  # trained rounds
+        self.diverged = -1  # the round in which it diverged
         self.told = 0  # rounds that the callback has heard of
-        self.parameters: Array = (
-            initial_parameters(self.key, training.model, shape)
-            if training.initial_parameters is None
-            else on_device(training.initial_parameters, jnp.float32)
-        )
-        self.states = first_states(
-            training.trainer, training.dim, training.client_data.num_clients
-        )
         self.by_client: np.ndarray | None = None
         if training.client_test is not None:
-            shape_found = (2, len(self.evaluated), training.client_test.num_clients)
-            self.by_client = np.full(shape_found, np.nan, np.float32)
-        self.aggregator_state: Any = None
-        self.server_state: Any = None
+            shape = (2, len(self.evaluated), num_clients)
+            self.by_client = np.full(shape, np.nan, np.float32)
         self.aggregates: list[np.ndarray] = []
         self.pending: Report | None = None
         self.log = Log.empty(cohorts, len(self.evaluated))
         self.sketch: Sketch | None = None
         if training.measure_drift:
-            self.sketch = Sketch(
-                self.key, layers_of(training.model, shape), self.members.shape
-            )
+            layers = layers_of(training.model, training.sample_shape)
+            self.sketch = Sketch(self.key, layers, self.members.shape)
+        parameters = (
+            initial_parameters(self.key, training.model, training.sample_shape)
+            if training.initial_parameters is None
+            else on_device(training.initial_parameters, jnp.float32)
+        )
+        aggregator, server = None, None
         if len(self.to_train):
-            self.aggregator_state = training.aggregator.init()
-            begun = self.server.init(self.parameters)
-            self.server_state = with_own_keys(begun, fold(self.key, int(Stream.SERVER)))
+            aggregator = training.aggregator.init()
+            server = with_own_keys(
+                self.server.init(parameters), fold(self.key, int(Stream.SERVER))
+            )
+        states = first_states(training.trainer, training.dim, num_clients)
+        self.carried = Carried(parameters, aggregator, server, np.bool_(True), states)
+
+    @property
+    def parameters(self) -> Array:
+        """The model as it is now."""
+        parameters: Array = self.carried.parameters
+        return parameters
 
     @property
     def coordinates(self) -> np.ndarray | None:
@@ -281,7 +285,7 @@ class Run:
         """The trainer at the learning rate of the round to train next."""
         factor = None if self.factors is None else jnp.float32(self.factors[self.done])
         trainer: LocalTrainer | Stateful = trainer_at(
-            self.training.trainer, factor, self.states
+            self.training.trainer, factor, self.carried.states
         )
         return trainer
 
@@ -324,28 +328,24 @@ class Run:
             ),
         )
 
-    @property
-    def carried(self) -> Carried:
-        """The state that goes into the next round."""
-        states = (self.parameters, self.aggregator_state, self.server_state)
-        return Carried(*states, np.bool_(self.diverged < 0), self.states)
-
-    @carried.setter
-    def carried(self, after: Carried) -> None:
-        self.parameters, self.aggregator_state = after.parameters, after.aggregator
-        self.server_state, self.states = after.server, after.states
-
     def aggregate(self, trained: Trained) -> None:
         """Aggregate the next round's updates and step.
 
         Nothing waits for the device here.
         """
         round_ = self.next_round
-        members, alive = on_device(round_.members), on_device(round_.alive)
-        round_ = round_._replace(members=members, alive=alive)
-        parts = self.training.aggregator, self.server, self.carried
-        reported = self.training.keep_aggregates, self.coordinates
-        self.carried, self.pending = aggregated(*parts, trained, round_, *reported)
+        round_ = round_._replace(
+            members=on_device(round_.members), alive=on_device(round_.alive)
+        )
+        self.carried, self.pending = aggregated(
+            self.training.aggregator,
+            self.server,
+            self.carried,
+            trained,
+            round_,
+            self.training.keep_aggregates,
+            self.coordinates,
+        )
 
     def settle(self) -> None:
         """Wait for the round and log its report."""
@@ -354,12 +354,11 @@ class Run:
 
     def log_round(self, report: Any) -> None:
         """Log the report, in host memory, of the round that was trained."""
-        index, members = self.round_index, self.members[self.done]
+        index = self.round_index
+        members = self.members[self.done]
         log = self.log
-        log.status[index], log.clipped_fraction[index] = (
-            report.status,
-            report.clipped_fraction,
-        )
+        log.status[index] = report.status
+        log.clipped_fraction[index] = report.clipped_fraction
         log.wrapped[index] = report.wrapped
         log.participation[index, members[report.summed]] = True
         log.failed_uploads[index, members[report.failed_uploads]] = True
@@ -381,27 +380,30 @@ class Run:
 
     def evaluate(self) -> None:
         """Test the model for all rounds that leave it as it is now."""
+        if self.diverged >= 0:
+            return
+        # from the last trained round to the next one, which leaves another model
         first = int(self.to_train[self.done - 1]) if self.done else 0
-        last = int(self.to_train[self.done]) if self.done < len(self.to_train) else None
-        start, stop = np.searchsorted(
-            self.evaluated, [first, 0 if last is None else last]
-        )
-        stop = len(self.evaluated) if last is None else stop
-        if self.diverged >= 0 or start >= stop:
-            return None
-        tested = (self.training.model, self.parameters)
-        by = loss_of(self.training.trainer)
+        ahead = self.to_train[self.done :][:1]
+        after = ahead[0] if len(ahead) else len(self.log.status)
+        start, stop = np.searchsorted(self.evaluated, [first, after])
+        if start >= stop:
+            return
+        model = self.training.model
+        loss = loss_of(self.training.trainer)
         if self.test is not None:
-            scores = evaluation(*tested, *self.test, loss=by)
-            accuracy, loss = jax.device_get(scores)
-            if np.isnan(loss):
-                return self._end(first)
-            self.log.accuracy[start:stop], self.log.loss[start:stop] = accuracy, loss
+            scores = evaluation(model, self.parameters, *self.test, loss=loss)
+            accuracy, mean_loss = jax.device_get(scores)
+            if np.isnan(mean_loss):
+                self._end(first)
+                return
+            self.log.accuracy[start:stop] = accuracy
+            self.log.loss[start:stop] = mean_loss
         if self.by_client is not None:
-            of_clients = by_client(*tested, self.training.client_test, loss=by)
-            scores_of_clients = np.stack(jax.device_get(of_clients))
-            self.by_client[:, start:stop] = scores_of_clients[:, None]
-        return None
+            scores = by_client(
+                model, self.parameters, self.training.client_test, loss=loss
+            )
+            self.by_client[:, start:stop] = np.stack(jax.device_get(scores))[:, None]
 
     def tell(self) -> None:
         """Tell the callback of the rounds that are over since it last received any."""
@@ -424,8 +426,7 @@ class Run:
     def identity(self) -> dict[str, Any]:
         """Return, by name, what another training would have otherwise."""
         data = self.training.client_data
-        drift = {} if self.sketch is None else {"measure_drift": self.coordinates}
-        return drift | {
+        identity = {
             "seed": self.key,
             "history": (self.training.history, self.training.slot_order),
             "trainer": self.training.trainer,
@@ -436,35 +437,43 @@ class Run:
             "evaluations": self.evaluated,
             "start": self.parameters,
         }
+        if self.sketch is not None:
+            identity["measure_drift"] = self.coordinates
+        return identity
 
     def state(self) -> dict[str, Any]:
         """Return the pytree on which the next round and the result depend."""
-        sketch: dict[str, Any] = (
-            {} if self.sketch is None else {"sketch": self.sketch.values}
-        )
-        sketch |= {} if self.states is None else {"states": self.states}
-        sketch |= {} if self.by_client is None else {"by_client": self.by_client}
-        return sketch | {
+        state = {
             "parameters": self.parameters,
-            "server": self.server_state,
-            "aggregator": self.aggregator_state,
+            "server": self.carried.server,
+            "aggregator": self.carried.aggregator,
             "log": self.log._asdict(),
             "done": np.asarray(self.done, np.int32),
             "diverged": np.asarray(self.diverged, np.int32),
         }
+        if self.sketch is not None:
+            state["sketch"] = self.sketch.values
+        if self.carried.states is not None:
+            state["states"] = self.carried.states
+        if self.by_client is not None:
+            state["by_client"] = self.by_client
+        return state
 
     def restore(self, state: dict[str, Any]) -> None:
         """Continue from what `state` returned."""
-        self.parameters = on_device(state["parameters"])
-        self.server_state, self.aggregator_state = state["server"], state["aggregator"]
-        self.log = Log(
-            **{name: np.array(column) for name, column in state["log"].items()}
+        self.carried = Carried(
+            on_device(state["parameters"]),
+            state["aggregator"],
+            state["server"],
+            np.bool_(True),
+            state.get("states"),
         )
-        self.done, self.diverged = int(state["done"]), int(state["diverged"])
+        self.log = Log(*map(np.array, Log(**state["log"])))
+        self.done = int(state["done"])
+        self.diverged = int(state["diverged"])
         self.told = self._over
         if self.sketch is not None:
             self.sketch.values = np.array(state["sketch"])
-        self.states = state.get("states")
         if self.by_client is not None:
             self.by_client = np.array(state["by_client"])
 
@@ -475,9 +484,7 @@ class Run:
             none = np.zeros((0, self.training.sent_dim), np.float32)
             sums = np.stack(self.aggregates) if self.aggregates else none
         tests: Any = (None, None) if self.by_client is None else self.by_client
-        states: Any = (
-            (None, None) if self.states is None else jax.device_get(self.states)
-        )
+        states: Any = jax.device_get(self.carried.states) or (None, None)
         return TrainingResult(
             parameters=np.asarray(self.parameters),
             evaluated_rounds=self.evaluated,
@@ -497,7 +504,8 @@ class Run:
         if self.sketch is None:
             return None
         done = max(0, self.done - (self.diverged >= 0))
-        indices, members = self.to_train[:done], self.members[:done]
+        indices = self.to_train[:done]
+        members = self.members[:done]
         steps = self.training.history.survivors[indices]
         alive = steps[:, 3 if steps.shape[1] == 5 else 0]
         alive = alive & ~self.log.failed_uploads[indices]
@@ -506,13 +514,12 @@ class Run:
 
 
 def prepared_test(
-    test: Sequence[Any] | None, sample_shape: tuple[int, ...], is_own: bool = False
+    test: Sequence[Any] | None, sample_shape: tuple[int, ...], trainer: Any
 ) -> Any:
     """Return the test set in batches if it fits the clients' samples."""
     check_test(test, sample_shape)
     if test is None:
         return None
+    size = samples_at_once("tests", sample_shape)
     inputs, labels = test
-    return batched(
-        inputs, labels, samples_at_once("tests", sample_shape), is_own=is_own
-    )
+    return batched(inputs, labels, size, is_own=loss_of(trainer) is not None)

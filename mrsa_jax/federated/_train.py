@@ -20,7 +20,6 @@ from mrsa_jax.federated._checkpoint import Checkpoints, Store, fingerprint
 from mrsa_jax.federated._json_lines import Callback
 from mrsa_jax.federated._program import Programs, width_within
 from mrsa_jax.federated._run import Run, TrainingResult, prepared_test
-from mrsa_jax.federated._steps import loss_of
 from mrsa_jax.federated._training import Training
 from mrsa_jax.federated.programs import (
     Trained,
@@ -111,19 +110,10 @@ def train(
     """
     check_trainings([training], "training", checkpoints)
     check_function(callback, "callback")
-    is_own = loss_of(training.trainer) is not None
-    run = Run(
-        seed,
-        training,
-        prepared_test(training.test, training.sample_shape, is_own),
-        callback,
-    )
-    drive(
-        [run],
-        one_run(run, memory_bytes, checked_mesh(mesh), checkpoints),
-        checkpoints,
-        progress,
-    )
+    test = prepared_test(training.test, training.sample_shape, training.trainer)
+    run = Run(seed, training, test, callback)
+    advance = one_run(run, memory_bytes, checked_mesh(mesh), checkpoints)
+    drive([run], advance, checkpoints, progress)
     return run.result()
 
 

@@ -4,9 +4,7 @@ from ._average import segment_average as segment_average
 from ._coding import decode as decode, encode as encode
 from ._cohorts import (
     cohort_layouts as cohort_layouts,
-    levels_for_rates as levels_for_rates,
     ranked_groups as ranked_groups,
-    rate_groups as rate_groups,
 )
 from ._layout import SegmentLayout as SegmentLayout, segment_layout as segment_layout
 from ._leakage import (
@@ -15,7 +13,6 @@ from ._leakage import (
     segment_participation as segment_participation,
 )
 from ._privacy import (
-    advise_num_groups as advise_num_groups,
     claimed_privacy_level as claimed_privacy_level,
     privacy_level as privacy_level,
     privacy_report as privacy_report,
@@ -30,6 +27,5 @@ from ._segments import (
 from ._theory import (
     quantization_error as quantization_error,
     quantization_error_bound as quantization_error_bound,
-    unequal_moduli_failures as unequal_moduli_failures,
 )
 from ._tolerance import tolerated_byzantine as tolerated_byzantine

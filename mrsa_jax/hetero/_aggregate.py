@@ -23,12 +23,19 @@ from mrsa_jax._core.arrays import check_thresholds, needs_values, on_device
 from mrsa_jax._core.status import Status
 from mrsa_jax._core.streams import Stream, as_key, round_key
 from mrsa_jax.hetero._average import clipped_share
-from mrsa_jax.hetero._coding import ValueRange, check_parts, check_range, check_updates
+from mrsa_jax.hetero._coding import (
+    ValueRange,
+    check_parts,
+    check_updates,
+    range_bounds,
+    range_quantizer,
+)
 from mrsa_jax.hetero._layout import SegmentLayout, graph_and_limits
 from mrsa_jax.hetero._round import (
     Cast,
     Fidelity,
     SummedRound,
+    cast_of,
     code_span,
     judge,
     padded_span,
@@ -36,7 +43,7 @@ from mrsa_jax.hetero._round import (
     table_of,
     update_span,
 )
-from mrsa_jax.hetero._row_kernels import Span, draw_keys, plan_of, spans_of
+from mrsa_jax.hetero._row_kernels import Span, plan_of, spans_of
 from mrsa_jax.hetero.robust import RobustRule
 from mrsa_jax.secagg import AggregateResult, check_round, derive_seeds, key_material
 from mrsa_watch._base.errors import check_integer, require
@@ -147,21 +154,24 @@ def aggregate(
     clients that were summed, in nonces by block and round, and in what it does with a
     client left alone.
     """
-    is_fidelity = fidelity in ("sets", "array", "real")
-    require(is_fidelity, "fidelity", 'must be "sets", "array" or "real"', fidelity)
+    is_known = fidelity in ("sets", "array", "real")
+    require(is_known, "fidelity", 'must be "sets", "array" or "real"', fidelity)
     check_parts(layout, combine)
     alive, graph, limits = _checked(layout, survivors, thresholds, adjacency)
     index = check_integer(round_index, "round_index", 0, 2**32 - 1)
-    bounds = check_range(value_range)
-    attackers = None if byzantine is None else _attackers(byzantine, layout)
-    attacking = None if attackers is None else attackers & alive[3]
+    bounds = range_bounds(range_quantizer(value_range))
+    count = layout.num_participants
+    if byzantine is not None:
+        marks = np.asarray(byzantine.is_byzantine)
+        proper = marks.dtype == np.bool_ and marks.shape == (count,)
+        rule = f"must mark {count} slots"
+        require(proper, "byzantine", rule, marks.dtype, marks.shape)
+    slots = jnp.arange(count, dtype=jnp.int32)
     key = round_key(as_key(seed), jnp.uint32(index), Stream.QUANTIZATION)
-    members = jnp.arange(layout.num_participants, dtype=jnp.int32)
-    widest = -(-layout.dim // layout.num_segments)
-    draws = draw_keys(key, members, layout.rows.segment, widest)
-    attack = None if byzantine is None else key
-    cast = Cast(bounds, draws, alive[3], attack, byzantine, attacking, widest)
-    job = _Job(layout, combine, cast, _reader(updates, layout), progress)
+    cast = cast_of(layout, key, slots, on_device(alive[3]), bounds, byzantine)
+    if not callable(updates):
+        updates = check_updates(updates, (count, layout.dim))
+    job = _Job(layout, updates, combine, cast, progress)
     if fidelity == "real":
         return _real(job, graph, alive, limits, index)
     round_ = SummedRound(*map(np.asarray, judge(layout, graph, alive, limits)))
@@ -169,9 +179,8 @@ def aggregate(
     if fidelity == "array" and round_.counts.any():
         words = np.asarray(jax.random.key_data(as_key(seed))).astype("<u4")
         pairs = None if graph is None else graphs.edges(graph)
-        seeds = derive_seeds(
-            key_material(words.tobytes()), members, np.uint32(index), pairs
-        )
+        material = key_material(words.tobytes())
+        seeds = derive_seeds(material, slots, np.uint32(index), pairs)
     totals, parts = [], []
     for span in job.spans:
         if seeds is None:
@@ -179,22 +188,21 @@ def aggregate(
         else:
             codes = job.run(code_span, span)
             table = padded_span(seeds, codes, layout, span, np.uint32(index), round_)
-        own_blocks = span.rows.number < len(layout.blocks)
-        totals += list(np.asarray(table)[own_blocks])
-        if round_.status == Status.OK:
-            parts.append(job.update(table, span, round_))
-        job.tell(span)
-    return job.result(round_, tuple(totals), parts, None)
+        is_block = span.rows.number < len(layout.blocks)
+        totals += list(np.asarray(table)[is_block])
+        parts += job.update(table, span, round_)
+        job.report(span)
+    return job.result(round_, tuple(totals), parts)
 
 
 @dataclasses.dataclass
 class _Job:
-    """The steps over a span of segments that all fidelities share."""
+    """A round whose spans of segments are worked off one after another."""
 
     layout: SegmentLayout
+    updates: Any  # an array, or a function of (start, stop)
     combine: RobustRule | None
     cast: Cast
-    read: Callable[[Span], tuple[Any, int]]
     progress: Callable[[int, int], None] | None
     clipped: Any = 0
 
@@ -203,46 +211,57 @@ class _Job:
         return spans_of(self.layout)
 
     def run(self, program: Any, span: Span, *more: Any) -> Any:
-        """Return the clients' residues of a span, or their ring sums."""
-        values, start = self.read(span)
-        inputs = on_device(values), start, span.rows, self.cast
-        result, counted = program(*inputs, *more, width=span.width)
+        """Run a program that codes a span, and count what it clips."""
+        values = self.updates
+        start = span.start
+        if callable(values):
+            values = self._read(span)
+            start = 0
+        result, counted = program(
+            values, start, span.rows, self.cast, *more, width=span.width
+        )
         bad = np.asarray(counted.not_finite)
         if bad.any():
             number = int(bad.any(axis=1).argmax())
             slots = np.flatnonzero(bad[number]).tolist()
             first, stop = span.bounds[number]
-            require(
-                False,
-                "updates",
-                "must be finite",
-                f"slots {slots[:8]}, coordinates {first} to {stop}",
-            )
-        self.clipped = self.clipped + np.asarray(counted.outside).sum(
-            axis=0, dtype=np.int32
-        )
+            where = f"slots {slots[:8]}, coordinates {first} to {stop}"
+            require(False, "updates", "must be finite", where)
+        outside = np.asarray(counted.outside)
+        self.clipped = self.clipped + outside.sum(axis=0, dtype=np.int32)
         return result
 
-    def tell(self, span: Span) -> None:
+    def _read(self, span: Span) -> Array:
+        """Ask for the updates of each segment of a span."""
+        parts = []
+        for start, stop in span.bounds:
+            shape = (self.layout.num_participants, stop - start)
+            part = self.updates(start, stop)
+            parts.append(check_updates(part, shape, "must return the shape"))
+        return jnp.concatenate(parts, axis=1)
+
+    def report(self, span: Span) -> None:
         """Report each segment of a span that is done."""
         if self.progress is not None:
             for number in span.rows.segment.tolist():
                 self.progress(number + 1, self.layout.num_segments)
 
-    def update(self, table: Any, span: Span, round_: SummedRound) -> np.ndarray:
-        return np.asarray(
-            update_span(table, span.rows, self.cast, round_, self.combine)
-        )
+    def update(self, table: Any, span: Span, round_: SummedRound) -> list[np.ndarray]:
+        """Return a span of the update, if the round has one."""
+        if round_.status != Status.OK:
+            return []
+        part = update_span(table, span.rows, self.cast, round_, self.combine)
+        return [np.asarray(part)]
 
     def result(
         self,
         round_: SummedRound,
         totals: tuple[np.ndarray, ...],
         parts: list[np.ndarray],
-        result: AggregateResult | None,
+        result: AggregateResult | None = None,
     ) -> SegmentResult:
         dim = self.layout.dim
-        counts = on_device(self.clipped), on_device(self.cast.sent)
+        clipped = on_device(self.clipped)
         return SegmentResult(
             update=np.concatenate(parts) if parts else np.zeros(dim, np.float32),
             status=Status(int(round_.status)),
@@ -250,7 +269,9 @@ class _Job:
             totals=totals,
             counts=round_.counts,
             summed=round_.summed,
-            clipped_fraction=float(clipped_share(*counts, jnp.float32(dim))),
+            clipped_fraction=float(
+                clipped_share(clipped, self.cast.sent, jnp.float32(dim))
+            ),
             result=result,
         )
 
@@ -263,26 +284,23 @@ def _real(
     index: int,
 ) -> SegmentResult:
     """Run the round with real messages: all codes at once."""
-    every = []
+    layout = job.layout
+    codes = []
     for span in job.spans:
-        every.append(np.asarray(job.run(code_span, span)))
-        job.tell(span)
-    codes = np.concatenate(every, axis=1)
+        codes.append(np.asarray(job.run(code_span, span)))
+        job.report(span)
     graph, limits = graph_and_limits(alive[0], graph, limits)
+    inputs = np.concatenate(codes, axis=1)
     result = protocol.run(
-        codes, graph, alive, limits, plan=job.layout.plan, round_index=index
+        inputs, graph, alive, limits, plan=layout.plan, round_index=index
     )
-    round_ = SummedRound.of(job.layout, alive, result)
+    round_ = SummedRound.of(layout, alive, result)
     parts = []
-    if round_.status == Status.OK:
-        for span in job.spans:
-            plan, first = plan_of(job.layout, span)
-            totals = result.totals[first : first + len(plan)]
-            parts.append(
-                job.update(
-                    table_of(totals, span.rows, first, round_.counts), span, round_
-                )
-            )
+    for span in job.spans:
+        plan, first = plan_of(layout, span)
+        totals = result.totals[first : first + len(plan)]
+        table = table_of(totals, span.rows, first, round_.counts)
+        parts += job.update(table, span, round_)
     return job.result(round_, tuple(result.totals), parts, result)
 
 
@@ -296,54 +314,11 @@ def _checked(
         alive = np.tile(alive, (5, 1))
     limits = None
     if thresholds is not None:
-        limits = np.broadcast_to(
-            check_thresholds(thresholds, "thresholds", count), (count,)
-        )
+        limits = check_thresholds(thresholds, "thresholds", count)
+        limits = np.broadcast_to(limits, (count,))
     complete = ~np.eye(count, dtype=bool)
     graph = complete if adjacency is None else np.asarray(adjacency)
     rule = f"must be {count} x {count}, the slots of the layout"
     require(graph.shape == (count, count), "adjacency", rule, graph.shape)
     graph, alive, _ = check_round(graph, alive, 1)
     return alive, None if adjacency is None else graph, limits
-
-
-def _attackers(byzantine: Any, layout: SegmentLayout) -> np.ndarray:
-    attackers = np.asarray(byzantine.is_byzantine)
-    count = layout.num_participants
-    proper = attackers.dtype == np.bool_ and attackers.shape == (count,)
-    require(
-        proper,
-        "byzantine",
-        f"must mark {count} slots",
-        attackers.dtype,
-        attackers.shape,
-    )
-    return attackers
-
-
-def _reader(updates: Any, layout: SegmentLayout) -> Callable[[Span], tuple[Any, int]]:
-    """Return a function that gives an array with a span's updates, and their start."""
-    if not callable(updates):
-        whole = check_updates(updates, layout)
-        return lambda span: (whole, span.start)
-
-    def read(span: Span) -> tuple[Any, int]:
-        parts = [_read(updates, layout, *bounds) for bounds in span.bounds]
-        if len(parts) == 1:
-            return parts[0], 0
-        join = jnp if any(isinstance(part, jax.Array) for part in parts) else np
-        return join.concatenate(parts, axis=1), 0
-
-    return read
-
-
-def _read(updates: Any, layout: SegmentLayout, start: int, stop: int) -> Any:
-    part = updates(start, stop)
-    values = part if isinstance(part, jax.Array) else np.asarray(part)
-    floating = bool(jnp.issubdtype(values.dtype, jnp.floating))
-    require(floating, "updates", "must be floating point", values.dtype)
-    shape = (layout.num_participants, stop - start)
-    require(
-        values.shape == shape, "updates", f"must return the shape {shape}", values.shape
-    )
-    return values.astype(np.float32)

@@ -1,8 +1,8 @@
 """HeteroSAg as the aggregator of a training: the state-carrying form of `aggregate`.
 
-What rounds numbers is fenced off from what goes before and after, as in
-`secagg.ring_average`, so that a trained model does not depend on the fidelity, nor on
-what is one program, to the last bit.
+The arithmetic that rounds is fenced off from the rest, as in `secagg.ring_average`, so
+that a trained model depends neither on the fidelity nor on which steps are one program,
+to the last bit.
 """
 
 from __future__ import annotations
@@ -30,12 +30,18 @@ from mrsa_jax._core.arrays import (
 from mrsa_jax._core.device import is_traced
 from mrsa_jax._core.status import Status
 from mrsa_jax.availability import StepDropout
-from mrsa_jax.hetero._coding import ValueRange, check_parts, check_range, range_bounds
+from mrsa_jax.hetero._coding import (
+    ValueRange,
+    check_parts,
+    range_bounds,
+    range_quantizer,
+)
 from mrsa_jax.hetero._layout import SegmentLayout, SegmentRows
 from mrsa_jax.hetero._round import (
     Cast,
     Counted,
     SummedRound,
+    cast_of,
     code_span,
     judge,
     padded_span,
@@ -45,18 +51,11 @@ from mrsa_jax.hetero._round import (
 from mrsa_jax.hetero._row_kernels import (
     Span,
     block_noise,
-    draw_keys,
     largest_change,
     mapped,
     spans_of,
 )
-from mrsa_jax.quantize import (
-    ClipRule,
-    RingNoise,
-    StochasticQuantizer,
-    shortened,
-    stochastic,
-)
+from mrsa_jax.quantize import ClipRule, RingNoise, shortened
 from mrsa_jax.secagg import Seeds, derive_seeds
 from mrsa_jax.secagg._aggregator_state import (
     AggregateOut,
@@ -167,17 +166,13 @@ class SegmentAverage:
         Raises:
             ConfigurationError: If weights are given or shapes do not fit.
         """
-        require(
-            weights is None, "weights", "must not be set: the mean of segments has none"
-        )
-        values, ids = on_device(updates), on_device(members).astype(jnp.int32)
+        rule = "must not be set: the mean of segments has none"
+        require(weights is None, "weights", rule)
+        values = on_device(updates)
+        ids = on_device(members).astype(jnp.int32)
         shape = (self.num_participants, self.layout.dim)
-        require(
-            values.shape == shape,
-            "updates",
-            f"must have the shape {shape}",
-            values.shape,
-        )
+        rule = f"must have the shape {shape}"
+        require(values.shape == shape, "updates", rule, values.shape)
         alive = survivors_by_step(self.steps, key, survivors, self.num_participants)
         alive, failed = _uploaded(alive, values)
         slot_of = None
@@ -186,30 +181,26 @@ class SegmentAverage:
             slot_of, ids, alive, values = _seated(ids, alive, values)
         if self.clip_norm is not None:
             values = _shortened(values, self.clip_norm)
-        quantizer = state.present(self.clip_rule, self.quantizer)
-        widest = -(-self.layout.dim // self.layout.num_segments)
-        draws = draw_keys(key, ids, self.layout.rows.segment, widest)
-        cast = _cast(
-            key, draws, self.byzantine, ids, alive[3], range_bounds(quantizer), widest
-        )
+        bounds = range_bounds(state.present(self.clip_rule, self.quantizer))
+        cast = cast_of(self.layout, key, ids, alive[3], bounds, self.byzantine)
         round_ = judge(self.layout, None, alive, self.threshold)
         if self.noise is not None:
             cast = dataclasses.replace(cast, noise=self.noise, summed=round_.summed)
         update, learned, counted = _by_span(
             self, state.round_index, ids, cast, round_, values
         )
-        clipped, wrapped = counted.outside, jnp.sum(counted.wrapped, dtype=jnp.int32)
-        clipped, summed, components, total = _told(round_, clipped, slot_of)
-        share = clipped_share(clipped, cast.sent, jnp.float32(self.layout.dim))
+        clipped, summed, components, total = _by_member(
+            round_, counted.outside, slot_of
+        )
         out = AggregateOut(
             update,
             round_.status,
             learned,
-            share,
+            clipped_share(clipped, cast.sent, jnp.float32(self.layout.dim)),
             summed,
             components,
             total,
-            wrapped,
+            jnp.sum(counted.wrapped, dtype=jnp.int32),
             round_.counts,
             round_.block_status,
             failed,
@@ -219,12 +210,11 @@ class SegmentAverage:
     def _check_clients(self, ids: Array, alive: Array) -> None:
         if is_traced(ids, alive):
             return
-        count, asked_ids = self.num_participants, np.asarray(ids)[np.asarray(alive[0])]
-        fits = bool(((asked_ids >= 0) & (asked_ids < count)).all()) and len(
-            set(asked_ids.tolist())
-        ) == len(asked_ids)
+        count = self.num_participants
+        asked = np.asarray(ids)[np.asarray(alive[0])].tolist()
+        fits = len(set(asked) & set(range(count))) == len(asked)
         rule = f"must be clients of the layout, 0 to {count - 1}, each once"
-        require(fits, "members", rule, asked_ids.tolist())
+        require(fits, "members", rule, asked)
 
 
 def _by_span(
@@ -235,19 +225,22 @@ def _by_span(
     round_: SummedRound,
     values: Array,
 ) -> tuple[Array, Array, Counted]:
-    """Return the update, the ring sums, and by segment what was counted."""
-    spans, combine = spans_of(average.layout), average.combine
+    """Return the update, the ring sums, and the counts by segment."""
+    spans = spans_of(average.layout)
+
+    def decoded(rows: SegmentRows, totals: Any, counted: Counted) -> Any:
+        update = update_span(totals, rows, cast, round_, average.combine)
+        return update, totals, counted
 
     def plain(rows: SegmentRows, start: Any, width: int) -> Any:
-        totals, counted = sum_span(values, start, rows, cast, round_, width=width)
-        return update_span(totals, rows, cast, round_, combine), totals, counted
+        return decoded(rows, *sum_span(values, start, rows, cast, round_, width=width))
 
     def padded(seeds: Seeds, span: Span) -> Any:
         codes, counted = code_span(
             values, span.start, span.rows, cast, width=span.width
         )
         totals = padded_span(seeds, codes, average.layout, span, index, round_)
-        return update_span(totals, span.rows, cast, round_, combine), totals, counted
+        return decoded(span.rows, totals, counted)
 
     if average.fidelity == "array":
         seeds = derive_seeds(average.key_material, ids, index)
@@ -255,30 +248,34 @@ def _by_span(
     elif is_traced(average, index, ids, cast, round_) and len(spans) > 1:
         parts = mapped(plain, spans)
     else:
-        parts = [plain(span.rows, span.start, span.width) for span in spans]
-    return (
-        parts[0]
-        if len(spans) == 1
-        else _joined(parts, max(span.width for span in spans))
-    )
+        parts = [plain(*span) for span in spans]
+    if len(spans) == 1:
+        return parts[0]
+    return _joined(parts, max(span.width for span in spans))
 
 
 @functools.partial(jax.jit, static_argnames=("widest",))
 def _joined(parts: list[Any], widest: int) -> tuple[Array, Array, Counted]:
-    """Join what spans gave, or loops over spans of one shape."""
-    tables = []
-    for _, totals, _ in parts:
-        rows = totals.reshape(-1, *totals.shape[-2:])
-        tables.append(jnp.pad(rows, ((0, 0), (0, 0), (0, widest - rows.shape[2]))))
-    update = jnp.concatenate([part.reshape(-1) for part, _, _ in parts])
-    # a loop over spans has an axis before that of the segments
-    by_client = [
-        [array.reshape(-1, array.shape[-1]) for array in counted[:2]]
-        for _, _, counted in parts
+    """Join the results of spans, or of loops over spans of one shape."""
+
+    def joined(*leaves: Array, axes: int) -> Array:
+        # a loop over spans has an axis before that of the segments
+        return jnp.concatenate(
+            [leaf.reshape(-1, *leaf.shape[leaf.ndim - axes :]) for leaf in leaves]
+        )
+
+    updates, totals, counted = zip(*parts, strict=True)
+    tables = [
+        jnp.pad(table, [(0, 0)] * (table.ndim - 1) + [(0, widest - table.shape[-1])])
+        for table in totals
     ]
-    outside, not_finite = map(jnp.concatenate, zip(*by_client, strict=True))
-    wrapped = jnp.concatenate([counted.wrapped.reshape(-1) for _, _, counted in parts])
-    return update, jnp.concatenate(tables), Counted(outside, not_finite, wrapped)
+    outside, not_finite, wrapped = zip(*counted, strict=True)
+    counts = Counted(
+        joined(*outside, axes=1),
+        joined(*not_finite, axes=1),
+        joined(*wrapped, axes=0),
+    )
+    return joined(*updates, axes=0), joined(*tables, axes=2), counts
 
 
 @jax.jit
@@ -297,36 +294,16 @@ def _seated(ids: Array, alive: Array, values: Array) -> tuple[Array, ...]:
     places = jnp.arange(ids.shape[0], dtype=jnp.int32)
     where = jnp.where(alive[0], ids, jnp.int32(ids.shape[0]))
     slot_of = jnp.full_like(places, -1).at[where].set(places, mode="drop")
-    clipped_slots = jnp.maximum(slot_of, 0)
-    return (
-        slot_of,
-        places,
-        alive[:, clipped_slots] & (slot_of >= 0)[None],
-        values[clipped_slots],
-    )
-
-
-@functools.partial(jax.jit, static_argnames=("widest",))
-def _cast(
-    key: Array,
-    draws: Array,
-    byzantine: Any,
-    ids: Array,
-    sent: Array,
-    bounds: Array,
-    widest: int,
-) -> Cast:
-    if byzantine is None:
-        return Cast(bounds, draws, sent, widest=widest)
-    attacking = on_device(byzantine.is_byzantine)[ids] & sent
-    return Cast(bounds, draws, sent, key, byzantine, attacking, widest)
+    place = jnp.maximum(slot_of, 0)
+    is_here = alive[:, place] & (slot_of >= 0)[None]
+    return slot_of, places, is_here, values[place]
 
 
 @jax.jit
-def _told(
+def _by_member(
     round_: SummedRound, outside: Array, slot_of: Array | None
 ) -> tuple[Array, Array, Array, Array]:
-    """Return clipped shares, summed clients, their components and the count."""
+    """Return clipped counts, summed clients, their components and the count."""
     summed = round_.summed
     if slot_of is not None:
         places = jnp.where(slot_of >= 0, slot_of, jnp.int32(slot_of.shape[0]))
@@ -342,9 +319,8 @@ def clipped_share(clipped: Array, sent: Array, dim: Array) -> Array:
     """Return the share of the senders' coordinates that were clipped."""
     clipped, dim = lax.optimization_barrier((clipped, dim))
     fractions = jnp.where(sent, clipped.astype(jnp.float32) / dim, jnp.float32(0))
-    return jnp.sum(fractions) / jnp.maximum(
-        jnp.sum(sent, dtype=jnp.float32), jnp.float32(1)
-    )
+    count = jnp.sum(sent, dtype=jnp.float32)
+    return jnp.sum(fractions) / jnp.maximum(count, jnp.float32(1))
 
 
 @needs_values
@@ -418,11 +394,9 @@ def segment_average(
     Source: HeteroSAg, Sections II-C and III; V-A for `combine`.
     """
     check_parts(layout, combine)
-    require(
-        fidelity in ("array", "sets"), "fidelity", 'must be "array" or "sets"', fidelity
-    )
-    lower, upper = np.asarray(check_range(value_range)).tolist()
-    quantizer: StochasticQuantizer = stochastic(2, value_range=(lower, upper))
+    is_known = fidelity in ("array", "sets")
+    require(is_known, "fidelity", 'must be "array" or "sets"', fidelity)
+    quantizer = range_quantizer(value_range)
     limits, norm, drawn = None, None, None
     if threshold is not None:
         limits = on_device(
@@ -433,13 +407,9 @@ def segment_average(
         norm = jnp.float32(
             check_number(clip_norm, "clip_norm", rule, 2.0**-60, 2.0**60)
         )
-        require(
-            lower <= 0 <= upper,
-            "value_range",
-            "must hold 0 with `clip_norm`",
-            lower,
-            upper,
-        )
+        ends = float(quantizer.lower), float(quantizer.upper)
+        rule = "must hold 0 with `clip_norm`"
+        require(ends[0] <= 0 <= ends[1], "value_range", rule, *ends)
     if noise is not None:
         rule = (
             "must not be set with `noise`: a range that follows updates bounds nobody's"

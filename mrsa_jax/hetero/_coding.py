@@ -8,6 +8,7 @@ blocks of a row, which differ in K, are added as real numbers. Symbols: [r1, r2]
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -23,8 +24,15 @@ from mrsa_jax._core.device import is_traced
 from mrsa_jax._core.factories import nan_unless
 from mrsa_jax._core.status import Status
 from mrsa_jax.hetero._layout import SegmentLayout
-from mrsa_jax.hetero._round import Cast, SummedRound, code_span, table_of, update_span
-from mrsa_jax.hetero._row_kernels import BlockNoise, block_noise, draw_keys, spans_of
+from mrsa_jax.hetero._round import (
+    Cast,
+    SummedRound,
+    cast_of,
+    code_span,
+    table_of,
+    update_span,
+)
+from mrsa_jax.hetero._row_kernels import BlockNoise, block_noise, plan_of, spans_of
 from mrsa_jax.quantize import RingNoise, StochasticQuantizer, stochastic
 from mrsa_watch._base.errors import require
 
@@ -76,37 +84,26 @@ def encode(
 
     Source: HeteroSAg, Section II-C, Step 3 (eq. (4) there), with r1 and r2 as levels.
     """
-    bounds = check_range(value_range)
-    values = check_updates(updates, layout)
+    quantizer = range_quantizer(value_range)
+    values = check_updates(updates, (layout.num_participants, layout.dim))
     whole = is_traced(values) or not bool(np.isnan(np.asarray(values)).any())
     require(whole, "updates", "must not hold NaN", "NaN")
-    spans = spans_of(layout)
-    widest = max(span.width for span in spans)
-    draws = draw_keys(key, client_ids(members, layout), layout.rows.segment, widest)
-    everybody = np.ones(layout.num_participants, np.bool_)
-    block_noise_ = None
+    ids = client_ids(members, layout)
+    everybody = on_device(np.ones(layout.num_participants, np.bool_))
+    cast = cast_of(layout, key, ids, everybody, range_bounds(quantizer))
     if noise is not None:
-        lower, upper = map(float, value_range)
-        block_noise_ = block_noise(
-            noise, layout, stochastic(2, value_range=(lower, upper))
-        )
-    cast = Cast(
-        bounds, draws, everybody, widest=widest, noise=block_noise_, summed=everybody
-    )
-    codes, counted = zip(
-        *(
-            code_span(values, span.start, span.rows, cast, width=span.width)
-            for span in spans
-        ),
-        strict=True,
-    )
-    return jnp.concatenate(codes, axis=1), _share(
-        tuple(counts.outside for counts in counted), layout.dim
-    )
+        drawn = block_noise(noise, layout, quantizer)
+        cast = dataclasses.replace(cast, noise=drawn, summed=everybody)
+    codes, outside = [], []
+    for span in spans_of(layout):
+        code, counted = code_span(values, span.start, span.rows, cast, width=span.width)
+        codes.append(code)
+        outside.append(counted.outside)
+    return jnp.concatenate(codes, axis=1), _share(outside, layout.dim)
 
 
 @functools.partial(jax.jit, static_argnames=("dim",))
-def _share(outside: tuple[Array, ...], dim: int) -> Array:
+def _share(outside: list[Array], dim: int) -> Array:
     total = jnp.sum(jnp.concatenate(outside), axis=0, dtype=jnp.int32)
     return total.astype(jnp.float32) / jnp.float32(dim)
 
@@ -153,101 +150,69 @@ def decode(
     Source: HeteroSAg, Section II-C (decoding) and eq. (3); differs from the paper in
     dividing by the clients that were summed, not by N.
     """
-    bounds = check_range(value_range)
-    arrays = _checked_totals(totals, layout)
-    number = _checked_counts(counts, layout)
+    bounds = range_bounds(range_quantizer(value_range))
+    blocks = layout.blocks
+    arrays: list[Any] = [
+        total if is_traced(total) else np.asarray(total) for total in totals
+    ]
+    rule = "must hold a sum for each block of the layout"
+    require(len(arrays) == len(blocks), "totals", rule, len(arrays), len(blocks))
+    is_legal = True
+    rule = "must be residues of their block's ring"
+    for array, block in zip(arrays, blocks, strict=True):
+        is_integer = bool(jnp.issubdtype(array.dtype, jnp.integer))
+        require(is_integer, "totals", "must hold integers", array.dtype)
+        shape = (block.stop - block.start,)
+        fits = array.shape == shape
+        require(fits, "totals", f"must have the shape {shape}", array.shape)
+        most = min(block.modulus - 1, int(jnp.iinfo(array.dtype).max))
+        is_legal &= _lie_below(array, most, "totals", rule, block.modulus)
+    number: Any = counts if is_traced(counts) else np.asarray(counts)
+    sizes = np.asarray([len(block.members) for block in blocks])
+    is_integer = bool(jnp.issubdtype(number.dtype, jnp.integer))
+    proper = is_integer and number.shape == sizes.shape
+    rule = "must hold an integer for each block"
+    require(proper, "counts", rule, number.shape, number.dtype)
+    rule = "must lie between 0 and the members of each block"
+    is_legal &= _lie_below(number, sizes.astype(number.dtype), "counts", rule, number)
+    words = [array.astype(np.uint32) for array in arrays]
+    number = number.astype(np.int32)
     alive = jnp.zeros((5, layout.num_participants), jnp.bool_)
     round_ = SummedRound(alive, np.int32(Status.OK), None, number)
     cast = Cast(bounds, noise=BlockNoise() if has_noise else None)
     parts = []
     for span in spans_of(layout):
-        first = int(span.rows.number.min())
-        size = int((span.rows.number < len(arrays)).sum())
-        table = table_of(arrays[first : first + size], span.rows, first, number)
+        plan, first = plan_of(layout, span)
+        table = table_of(words[first : first + len(plan)], span.rows, first, number)
         parts.append(update_span(table, span.rows, cast, round_, combine))
     update = jnp.concatenate(parts)
-    if is_traced(totals, counts):
-        return nan_unless(_are_sums(totals, counts, layout), update)
-    return update
+    return nan_unless(is_legal, update) if is_traced(is_legal) else update
 
 
-def _are_sums(totals: Any, counts: Any, layout: SegmentLayout) -> Array:
-    """Tell whether traced sums are residues of their rings, in a possible number."""
-    sizes = np.asarray([len(block.members) for block in layout.blocks])
-    number = jnp.asarray(counts)
-    legal = ((number >= 0) & (number <= on_device(sizes, number.dtype))).all()
-    for total, block in zip(totals, layout.blocks, strict=True):
-        sums = jnp.asarray(total)
-        most = min(block.modulus - 1, int(jnp.iinfo(sums.dtype).max))
-        legal &= ((sums >= 0) & (sums <= most)).all()
-    return legal
-
-
-def _checked_totals(totals: Any, layout: SegmentLayout) -> list[Any]:
-    """Return uint32[stop - start] of each block, residues of its ring, or raise."""
-    arrays = [total if is_traced(total) else np.asarray(total) for total in totals]
-    blocks = layout.blocks
-    rule = "must hold a sum for each block of the layout"
-    require(len(arrays) == len(blocks), "totals", rule, len(arrays), len(blocks))
-    for array, block in zip(arrays, blocks, strict=True):
-        integers = bool(jnp.issubdtype(array.dtype, jnp.integer))
-        require(integers, "totals", "must hold integers", array.dtype)
-        shape = (block.stop - block.start,)
-        require(
-            array.shape == shape, "totals", f"must have the shape {shape}", array.shape
-        )
-        inside = is_traced(array) or bool(
-            ((array >= 0) & (array < block.modulus)).all()
-        )
-        require(
-            inside, "totals", "must be residues of their block's ring", block.modulus
-        )
-    return [array.astype(np.uint32) for array in arrays]
-
-
-def _checked_counts(counts: Any, layout: SegmentLayout) -> Any:
-    """Return int32[blocks], or raise."""
-    number = counts if is_traced(counts) else np.asarray(counts)
-    sizes = np.asarray([len(block.members) for block in layout.blocks])
-    integers = bool(jnp.issubdtype(number.dtype, jnp.integer))
-    proper = integers and number.shape == sizes.shape
-    require(
-        proper,
-        "counts",
-        "must hold an integer for each block",
-        number.shape,
-        number.dtype,
-    )
-    rule = "must lie between 0 and the members of each block"
-    if not is_traced(number):
-        require(
-            bool(((number >= 0) & (number <= sizes)).all()),
-            "counts",
-            rule,
-            number.tolist(),
-        )
-    return number.astype(np.int32)
+def _lie_below(array: Any, most: Any, argument: str, rule: str, received: Any) -> Any:
+    """Return whether integers lie in [0, most], or raise where they are known."""
+    inside = ((array >= 0) & (array <= most)).all()
+    if not is_traced(inside):
+        require(bool(inside), argument, rule, np.asarray(received).tolist())
+    return inside
 
 
 def check_parts(layout: Any, combine: Any) -> None:
-    """Raise for what is no layout or no rule."""
-    is_layout = isinstance(layout, SegmentLayout)
-    require(
-        is_layout,
-        "layout",
-        "must be a `SegmentLayout`, e.g. of `segment_layout`",
-        layout,
-    )
+    """Raise unless a layout is one, and a rule is callable or None."""
+    rule = "must be a `SegmentLayout`, e.g. of `segment_layout`"
+    require(isinstance(layout, SegmentLayout), "layout", rule, layout)
     rule = "must be callable on block averages and their weights"
     require(combine is None or callable(combine), "combine", rule, combine)
 
 
-def check_range(value_range: Any) -> Float32[Array, " 2"]:
-    """Return (r1, r2) as float32[2], or raise."""
-    pair = isinstance(value_range, tuple | list | np.ndarray) and len(value_range) == 2
-    require(pair, "value_range", "must hold two numbers, r1 < r2", value_range)
+def range_quantizer(value_range: Any) -> StochasticQuantizer:
+    """Return a quantizer of the range (r1, r2), or raise."""
+    is_pair = (
+        isinstance(value_range, tuple | list | np.ndarray) and len(value_range) == 2
+    )
+    require(is_pair, "value_range", "must hold two numbers, r1 < r2", value_range)
     lower, upper = map(float, value_range)
-    return range_bounds(stochastic(2, value_range=(lower, upper)))
+    return stochastic(2, value_range=(lower, upper))
 
 
 def range_bounds(quantizer: StochasticQuantizer) -> Float32[Array, " 2"]:
@@ -256,16 +221,13 @@ def range_bounds(quantizer: StochasticQuantizer) -> Float32[Array, " 2"]:
 
 
 def check_updates(
-    updates: Any, layout: SegmentLayout
+    updates: Any, shape: tuple[int, int], rule: str = "must have the shape"
 ) -> Float32[Array, "participants dim"]:
-    """Return the updates as float32[n, d], or raise."""
+    """Return updates as float32 of a shape, or raise."""
     values = updates if isinstance(updates, jax.Array) else np.asarray(updates)
-    floating = jnp.issubdtype(values.dtype, jnp.floating)
-    require(bool(floating), "updates", "must be floating point", values.dtype)
-    shape = (layout.num_participants, layout.dim)
-    require(
-        values.shape == shape, "updates", f"must have the shape {shape}", values.shape
-    )
+    is_floating = bool(jnp.issubdtype(values.dtype, jnp.floating))
+    require(is_floating, "updates", "must be floating point", values.dtype)
+    require(values.shape == shape, "updates", f"{rule} {shape}", values.shape)
     return on_device(values, jnp.float32)
 
 
@@ -275,12 +237,6 @@ def client_ids(members: Any, layout: SegmentLayout) -> Int32[Array, " participan
     if members is None:
         return jnp.arange(count, dtype=jnp.int32)
     ids = members if isinstance(members, jax.Array) else np.asarray(members)
-    integers = bool(jnp.issubdtype(ids.dtype, jnp.integer))
-    require(
-        integers and ids.shape == (count,),
-        "members",
-        f"must be {count} integers",
-        ids.shape,
-        ids.dtype,
-    )
+    proper = bool(jnp.issubdtype(ids.dtype, jnp.integer)) and ids.shape == (count,)
+    require(proper, "members", f"must be {count} integers", ids.shape, ids.dtype)
     return on_device(ids).astype(jnp.int32)

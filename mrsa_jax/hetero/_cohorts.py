@@ -1,19 +1,17 @@
-"""From whom the server asked in a round to the groups that HeteroSAg sums by.
+"""Groups by which HeteroSAg sums, for the cohort that the server selects in a round.
 
-HeteroSAg takes all clients in every round; with a cohort selected anew each round (for
-instance by Multi-RoundSecAgg) someone has to say who is in which group, and what
-happens to a group of which fewer than two are there. Neither paper does; the rules here
-are this package's.
+HeteroSAg takes all clients in every round. With a cohort selected anew each round (for
+instance by Multi-RoundSecAgg) something has to decide who is in which group, and what
+happens to a group of which fewer than two clients are in the cohort. Neither paper
+does; the rules here are this package's.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import functools
-import itertools
-import typing
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from jax.typing import ArrayLike
@@ -21,219 +19,11 @@ from jaxtyping import Bool, Int64
 
 from mrsa_jax._core.arrays import needs_values
 from mrsa_jax._core.round_rules import block_labels
-from mrsa_jax._core.status import FEWEST_IN_A_SUM
 from mrsa_jax.hetero._layout import ModulusRule, SegmentLayout, segment_layout
-from mrsa_jax.quantize.budgets import largest_levels
-from mrsa_watch._base.errors import check_integer, nearest, require
+from mrsa_watch._base.errors import check_integer, check_known, require
 from mrsa_watch._base.values import by_value
 
-# ---- From transmission rates of clients their groups, and the groups' numbers of
-# levels.
-#
-# HeteroSAg, Sections II-A and III: clients are grouped by transmission rate, slowest
-# group first,
-# and a group that sends faster may use more levels. Rates are in bits per second, to
-# the server.
-
-_Numbers = ArrayLike | Sequence[Any]
-
-
-@needs_values
-def rate_groups(
-    rates: _Numbers,
-    num_groups: int | np.integer,
-    *,
-    method: str = "equal",
-    boundaries: _Numbers | None = None,
-) -> tuple[tuple[int, ...], ...]:
-    """Group clients by transmission rate, slowest group first.
-
-    Args:
-        rates: [N], positive, bits per second (any unit does).
-        num_groups: G, at least 1; at most N / 2, so that each group has two clients.
-        method: "equal": sizes as equal as possible, the larger ones first. "natural":
-            the cuts that minimize the squared deviations of log rates from their
-            groups' means.
-        boundaries: G - 1 ascending rates that cut instead of `method`: group g holds
-            the rates from the g-th on, below the next.
-
-    Returns:
-        For each group its clients, ascending, ready for `segment_layout`. Clients of
-        one rate go by their numbers, and "equal" may part them.
-
-    Raises:
-        ConfigurationError: If an argument is out of range, or a group would have fewer
-            than two.
-
-    Examples:
-        >>> import mrsa_jax as mj
-        >>> mj.hetero.rate_groups([5.0, 1.0, 9.0, 1.1, 5.2, 8.0], 3)
-        ((1, 3), (0, 4), (2, 5))
-        >>> mj.hetero.rate_groups([5.0, 1.0, 9.0, 1.1, 1.2, 8.0], 2, method="natural")
-        ((1, 3, 4), (0, 2, 5))
-
-    Cost: O(N log N); "natural" O(G N^2) by dynamic programming, exact.
-
-    Source: HeteroSAg, Section II-A, which leaves open how; "natural": Fisher, "On
-    grouping for maximum homogeneity" (1958).
-    """
-    speeds = check_rates(rates, "rates")
-    groups = check_integer(num_groups, "num_groups", 1)
-    room = 2 * groups <= len(speeds)
-    require(
-        room, "num_groups", "must leave two clients for each group", groups, len(speeds)
-    )
-    rules = ("equal", "natural")
-    require(
-        method in rules,
-        "method",
-        f"must be a known method ({nearest(str(method), rules)})",
-        method,
-    )
-    order = np.argsort(speeds, kind="stable")
-    if boundaries is not None:
-        cuts = _given_cuts(speeds[order], boundaries, groups)
-    elif method == "equal":
-        size, rest = divmod(len(speeds), groups)
-        cuts = [part * size + min(part, rest) for part in range(groups + 1)]
-    else:
-        cuts = _natural_cuts(np.log(speeds[order]), groups)
-    return tuple(
-        tuple(sorted(order[a:b].tolist())) for a, b in itertools.pairwise(cuts)
-    )
-
-
-@needs_values
-def levels_for_rates(
-    rates: _Numbers,
-    slowest_levels: int | np.integer = 2,
-    *,
-    num_summed: int | np.integer = 1,
-    max_levels: int | np.integer = 2**16,
-) -> tuple[int, ...]:
-    """Choose each group's number of levels so that none takes longer than the slowest.
-
-    A coordinate that n' clients sum takes b(K) = ceil(log2(n' (K - 1) + 1)) bits. A
-    group after the slowest gets the largest K with b(K) / rate_g <= b(K_0) / rate_0;
-    for n' = 1 that is 2^(floor of b(K_0) r) levels at r times the rate.
-
-    Args:
-        rates: [G], of each group (its slowest client's, say), ascending.
-        slowest_levels: K_0 of the slowest group, at least 2.
-        num_summed: n', clients of a block. 1 counts plain bits, as the paper's times
-            do. On the wire the pads' ring costs log2 n' more; give the blocks' size,
-            and a faster group's levels make use of what it has left.
-        max_levels: No group gets more.
-
-    Returns:
-        K_g of each group, never descending.
-
-    Raises:
-        ConfigurationError: If rates descend, or an argument is out of range.
-
-    Examples:
-        >>> import mrsa_jax as mj
-        >>> mj.hetero.levels_for_rates([1e6, 2e6, 3.9e6])
-        (2, 4, 8)
-        >>> mj.hetero.levels_for_rates([1e6, 2e6, 3.9e6], num_summed=4)  # 3, 6 and 11 bits of ring
-        (2, 16, 512)
-
-    Source: HeteroSAg, Section II-A ("proportional to their available bandwidth"); the
-    rule is ours.
-    """
-    speeds = check_rates(rates, "rates")
-    ascending = bool((np.diff(speeds) >= 0).all())
-    require(ascending, "rates", "must ascend from the slowest group", speeds.tolist())
-    summed = check_integer(num_summed, "num_summed", 1)
-    most = check_integer(max_levels, "max_levels", 2, 2**23)
-    least = check_integer(slowest_levels, "slowest_levels", 2, most)
-    bits = (summed * (least - 1)).bit_length()
-    # a ratio that is whole on paper must not lose a bit to rounding
-    allowed = [min(int(bits * float(speed / speeds[0]) + 1e-9), 64) for speed in speeds]
-    faster = [
-        max(least, min(most, largest_levels(2**allowed_bits, summed)))
-        for allowed_bits in allowed[1:]
-    ]
-    return (least, *faster)
-
-
-def check_rates(rates: _Numbers, argument: str = "rates") -> np.ndarray:
-    """Return transmission rates as float64[N], or raise naming `argument`.
-
-    Examples:
-        >>> check_rates([1, 2]).tolist()
-        [1.0, 2.0]
-    """
-    values = np.asarray(rates)
-    require(
-        values.dtype.kind in "fiu",
-        argument,
-        "must hold numbers",
-        f"dtype {values.dtype}",
-    )
-    proper = values.ndim == 1 and values.size > 0
-    require(
-        proper,
-        argument,
-        "must be a vector with one entry each",
-        f"shape {values.shape}",
-    )
-    values = values.astype(np.float64)
-    bad = values[~((values > 0) & np.isfinite(values))]
-    require(bad.size == 0, argument, "must be positive and finite", *bad[:1].tolist())
-    return values
-
-
-def _given_cuts(
-    ordered: np.ndarray, boundaries: _Numbers, num_groups: int
-) -> list[int]:
-    limits = check_rates(boundaries, "boundaries") if num_groups > 1 else np.zeros(0)
-    proper = len(limits) == num_groups - 1 and bool((np.diff(limits) > 0).all())
-    require(
-        proper,
-        "boundaries",
-        "must be num_groups - 1 ascending rates",
-        limits.tolist(),
-        num_groups,
-    )
-    cuts = [0, *np.searchsorted(ordered, limits, side="left").tolist(), len(ordered)]
-    sizes = np.diff(cuts).tolist()
-    rule = "must leave two clients for each group"
-    require(min(sizes) >= FEWEST_IN_A_SUM, "boundaries", rule, sizes)
-    return cuts
-
-
-def _natural_cuts(values: np.ndarray, num_groups: int) -> list[int]:
-    """Cut ascending values into groups of two or more with the least squares."""
-    count = len(values)
-    centred = values - values.mean()
-    sums = np.concatenate([[0.0], np.cumsum(centred)])
-    squares = np.concatenate([[0.0], np.cumsum(centred**2)])
-    starts = np.arange(count + 1)
-
-    def costs(stop: int) -> np.ndarray:
-        """Return the cost of the group [start, stop) for each start; inf below two."""
-        size = np.maximum(stop - starts, 1)
-        spread = squares[stop] - squares - (sums[stop] - sums) ** 2 / size
-        return np.where(starts <= stop - 2, np.maximum(spread, 0.0), np.inf)
-
-    best = np.full((num_groups + 1, count + 1), np.inf)
-    best[0, 0] = 0.0
-    cut = np.zeros((num_groups + 1, count + 1), np.int64)
-    for stop in range(2, count + 1):
-        totals = best[:num_groups] + costs(stop)[None]
-        cut[1:, stop] = np.argmin(totals, axis=1)
-        best[1:, stop] = np.min(totals, axis=1)
-    cuts = [count]
-    for group in range(num_groups, 0, -1):
-        cuts.append(int(cut[group, cuts[-1]]))
-    return cuts[::-1]
-
-
-# ---- From whom the server asked in a round to the groups that HeteroSAg sums by.
-
-SmallGroups = Literal["merge", "sit_out", "skip"]
-_RULES = typing.get_args(SmallGroups)
+_RULES = ("merge", "sit_out", "skip")
 _APART = -1  # the group of a client who takes no part
 
 
@@ -275,9 +65,8 @@ def ranked_groups(
     blocks: ArrayLike | Sequence[int] | int | None = None,
     aligned: bool = False,
 ) -> tuple[CohortGroups, ...]:
-    """Return the groups of each round, cut anew.
+    """Cut each round's cohort by rate into G equal parts.
 
-    The cohort by rate, into G equal parts.
     Every round then has the same group sizes (one layout, compiled once) where cohorts
     are of one size, but a client's partners and levels change from round to round.
 
@@ -319,17 +108,50 @@ def ranked_groups(
 
     Source: none of the papers (HeteroSAg lets everybody take part).
     """
-    members = _checked_cohorts(cohorts)
+    asked = _checked_cohorts(cohorts)
+    num_clients = asked.shape[1]
     speed = np.asarray(rates)
     rule = "must be one finite number for each client"
-    numeric = speed.dtype.kind in "iuf" and speed.shape == (members.shape[1],)
+    numeric = speed.dtype.kind in "iuf" and speed.shape == (num_clients,)
     require(numeric and bool(np.isfinite(speed).all()), "rates", rule, rates)
     count = check_integer(num_groups, "num_groups", 1)
-    labels = _checked_blocks(blocks, aligned, members.shape[1])
-    finish = _finisher(count, too_small, smallest, labels)
-    units = labels if aligned else np.arange(len(speed))
+    rule = "must be used together with `blocks`"
+    require(not aligned or blocks is not None, "aligned", rule, aligned)
+    labels = None if blocks is None else np.asarray(block_labels(blocks, num_clients))
+    check_known(too_small, "too_small", _RULES, "a known rule")
+    fewest = check_integer(smallest, "smallest", 2)
+    # what stays whole when the cohort is cut: a block, or else a client
+    units = labels if aligned and labels is not None else np.arange(num_clients)
     return tuple(
-        finish(cohort, _ranked(cohort, speed, units, count)) for cohort in members
+        settled(
+            cohort,
+            _ranked(cohort, speed, units, count),
+            count,
+            too_small,
+            fewest,
+            labels,
+        )
+        for cohort in asked
+    )
+
+
+def settled(
+    cohort: np.ndarray,
+    group_of: np.ndarray,
+    num_groups: int,
+    too_small: str,
+    fewest: int,
+    labels: np.ndarray | None,
+) -> CohortGroups:
+    """Return a cohort's groups after those that are too small merged or were left out."""
+    _settle_small(group_of, num_groups, too_small, fewest)
+    members = np.flatnonzero(group_of >= 0)
+    slots = [np.flatnonzero(group_of[members] == group) for group in range(num_groups)]
+    return CohortGroups(
+        tuple(members.tolist()),
+        tuple(tuple(group.tolist()) for group in slots),
+        tuple(np.flatnonzero(cohort & (group_of < 0)).tolist()),
+        () if labels is None else _split(group_of, labels),
     )
 
 
@@ -377,37 +199,29 @@ def cohort_layouts(
         ... ].num_segments
         2
     """
-    own_levels = tuple(check_integer(level, "levels", 2) for level in levels)
-    is_rule = empty_groups in ("keep", "drop")
-    require(is_rule, "empty_groups", 'must be "keep" or "drop"', empty_groups)
-    for number, round_groups in enumerate(rounds):
-        fits = len(round_groups.groups) == len(own_levels)
-        require(
-            fits,
-            "rounds",
-            "must have as many groups as levels",
-            len(round_groups.groups),
-            len(own_levels),
-            f"round {number}",
-        )
-    is_dropped = empty_groups == "drop"
+    all_levels = [check_integer(level, "levels", 2) for level in levels]
+    is_known = empty_groups in ("keep", "drop")
+    require(is_known, "empty_groups", 'must be "keep" or "drop"', empty_groups)
+    rule = "must have as many groups as levels"
+    for number, cohort in enumerate(rounds):
+        counts = len(cohort.groups), len(all_levels)
+        require(counts[0] == counts[1], "rounds", rule, *counts, f"round {number}")
 
     @functools.cache
     def lay_out(groups: tuple[tuple[int, ...], ...]) -> SegmentLayout:
-        columns, chosen, threshold = groups, own_levels, hybrid_threshold
+        chosen = list(range(len(groups)))
         name = scheme
-        if is_dropped:
-            present = [number for number, slots in enumerate(groups) if slots]
-            columns = tuple(groups[number] for number in present)
-            chosen = tuple(own_levels[number] for number in present)
-            if len(present) == 1:
+        threshold = hybrid_threshold
+        if empty_groups == "drop":
+            chosen = [number for number, slots in enumerate(groups) if slots]
+            if len(chosen) == 1:
                 name, threshold = "groups", None
             elif threshold is not None:
-                threshold = min(int(threshold), len(present) - 1)
+                threshold = min(int(threshold), len(chosen) - 1)
         return segment_layout(
             name,
-            columns,
-            chosen,
+            [groups[number] for number in chosen],
+            [all_levels[number] for number in chosen],
             dim,
             hybrid_threshold=threshold,
             modulus_rule=modulus_rule,
@@ -415,8 +229,7 @@ def cohort_layouts(
         )
 
     return tuple(
-        lay_out(round_groups.groups) if round_groups.members else None
-        for round_groups in rounds
+        lay_out(cohort.groups) if cohort.members else None for cohort in rounds
     )
 
 
@@ -427,74 +240,49 @@ def _ranked(
     num_groups: int,
 ) -> Int64[np.ndarray, " clients"]:
     """Return the group of each client, -1 outside the cohort; units stay whole."""
-    groups = np.full(len(cohort), _APART, np.int64)
+    group_of = np.full(len(cohort), _APART, np.int64)
     names, of_member = np.unique(units[cohort], return_inverse=True)
     slowest = np.full(len(names), np.inf)
     np.minimum.at(slowest, of_member, speed[cohort].astype(np.float64))
-    size, rest = divmod(len(names), num_groups)
-    parts = np.repeat(
-        np.arange(num_groups), [size + (g < rest) for g in range(num_groups)]
-    )
+    # the units from the slowest on, cut into equal parts, the slower ones larger
     group_of_unit = np.empty(len(names), np.int64)
-    group_of_unit[np.argsort(slowest, kind="stable")] = parts
-    groups[cohort] = group_of_unit[of_member]
-    return groups
+    order = np.argsort(slowest, kind="stable")
+    for group, part in enumerate(np.array_split(order, num_groups)):
+        group_of_unit[part] = group
+    group_of[cohort] = group_of_unit[of_member]
+    return group_of
 
 
-def _finisher(
-    num_groups: int, too_small: Any, smallest: Any, labels: np.ndarray | None
-) -> Any:
-    """Return a function that makes `CohortGroups` of a cohort and its groups."""
-    hint = f"must be a known rule: {nearest(str(too_small), _RULES)}"
-    require(too_small in _RULES, "too_small", hint, too_small)
-    fewest = check_integer(smallest, "smallest", 2)
-
-    def finish(cohort: np.ndarray, group_of: np.ndarray) -> CohortGroups:
-        groups = _without_small(group_of, num_groups, too_small, fewest)
-        members = np.flatnonzero(groups >= 0)
-        places = groups[members]
-        return CohortGroups(
-            tuple(members.tolist()),
-            tuple(
-                tuple(np.flatnonzero(places == group).tolist())
-                for group in range(num_groups)
-            ),
-            tuple(np.flatnonzero(cohort & (groups < 0)).tolist()),
-            () if labels is None else _split(groups, labels),
-        )
-
-    return finish
-
-
-def _without_small(
+def _settle_small(
     group_of: np.ndarray, num_groups: int, too_small: str, fewest: int
-) -> np.ndarray:
-    """Return each client's group after groups that are too small merged or left."""
-    groups = np.array(group_of, np.int64)
-    sizes = np.bincount(groups[groups >= 0], minlength=num_groups)
-    small = (sizes > 0) & (sizes < fewest)
+) -> None:
+    """Merge or leave out groups that are too small, in place."""
+    sizes = np.bincount(group_of[group_of >= 0], minlength=num_groups)
+    is_small = (sizes > 0) & (sizes < fewest)
     if too_small == "sit_out":
-        groups[(groups >= 0) & small[groups]] = _APART
-        return groups
-    if (too_small == "skip" and small.any()) or sizes.sum() < fewest:
-        return np.full_like(groups, _APART)
+        group_of[(group_of >= 0) & is_small[group_of]] = _APART
+        return
+    if (too_small == "skip" and is_small.any()) or sizes.sum() < fewest:
+        group_of[:] = _APART
+        return
     for group in range(num_groups - 1, -1, -1):
         while 0 < sizes[group] < fewest:
             slower = np.flatnonzero(sizes[:group])
-            faster = group + 1 + np.flatnonzero(sizes[group + 1 :])
-            source, target = (group, slower[-1]) if len(slower) else (faster[0], group)
-            groups[groups == source] = target
+            if len(slower):
+                source, target = group, int(slower[-1])
+            else:  # the slowest group takes the next faster one in
+                faster = np.flatnonzero(sizes[group + 1 :])
+                source, target = group + 1 + int(faster[0]), group
+            group_of[group_of == source] = target
             sizes[target] += sizes[source]
             sizes[source] = 0
-    return groups
 
 
-def _split(groups: np.ndarray, labels: np.ndarray) -> tuple[int, ...]:
-    touched = np.unique(labels[groups >= 0])
+def _split(group_of: np.ndarray, labels: np.ndarray) -> tuple[int, ...]:
+    """Return the blocks whose clients are not all in one group, though some are summed."""
+    touched = np.unique(labels[group_of >= 0])
     return tuple(
-        int(block)
-        for block in touched
-        if len(set(groups[labels == block].tolist())) > 1
+        int(block) for block in touched if len(np.unique(group_of[labels == block])) > 1
     )
 
 
@@ -503,13 +291,6 @@ def _checked_cohorts(cohorts: Any) -> Bool[np.ndarray, "rounds clients"]:
     rule = "must hold zeros and ones, [rounds, clients]"
     proper = array.ndim == 2 and array.size > 0 and array.dtype.kind in "biu"
     require(proper, "cohorts", rule, f"{array.dtype} of shape {array.shape}")
-    require(
-        bool(((array == 0) | (array == 1)).all()), "cohorts", rule, int(array.max())
-    )
+    is_binary = bool(((array == 0) | (array == 1)).all())
+    require(is_binary, "cohorts", rule, int(array.max()))
     return array.astype(np.bool_)
-
-
-def _checked_blocks(blocks: Any, aligned: bool, num_clients: int) -> Any:
-    rule = "must be used together with `blocks`"
-    require(not aligned or blocks is not None, "aligned", rule, aligned)
-    return None if blocks is None else np.asarray(block_labels(blocks, num_clients))

@@ -22,6 +22,7 @@ from mrsa_jax._core.arrays import as_typed, needs_values
 from mrsa_jax._core.pictures import with_picture
 from mrsa_jax._core.status import FEWEST_IN_A_SUM
 from mrsa_jax.hetero._segments import (
+    ALONE,
     SCHEMES,
     blocks_of,
     check_levels,
@@ -159,28 +160,28 @@ class SegmentLayout:
         for segment, row in enumerate(blocks_of(np.asarray(self.matrix))):
             start, stop = self.bounds[segment]
             for columns in row:
-                members = sorted(
-                    slot for column in columns for slot in self.columns[column]
+                slots = itertools.chain.from_iterable(
+                    self.columns[column] for column in columns
                 )
+                members = tuple(sorted(slots))
                 if members:
                     levels = self.levels[columns[0]]
-                    modulus = ring_size(levels, len(members))
-                    if self.modulus_rule == "power_of_two":
-                        modulus = 1 << (modulus - 1).bit_length()
-                    if self.modulus_bits is not None:
-                        modulus = 1 << self.modulus_bits
+                    modulus = self._modulus(levels, len(members))
                     blocks.append(
                         SegmentBlock(
-                            segment,
-                            columns,
-                            levels,
-                            tuple(members),
-                            start,
-                            stop,
-                            modulus,
+                            segment, columns, levels, members, start, stop, modulus
                         )
                     )
         return tuple(blocks)
+
+    def _modulus(self, levels: int, count: int) -> int:
+        """Return R of a sum of codes of some clients."""
+        if self.modulus_bits is not None:
+            return 1 << self.modulus_bits
+        modulus = ring_size(levels, count)
+        if self.modulus_rule == "power_of_two":
+            return 1 << (modulus - 1).bit_length()
+        return modulus
 
     @functools.cached_property
     def plan(self) -> SegmentPlan:
@@ -195,12 +196,12 @@ class SegmentLayout:
     @functools.cached_property
     def rows(self) -> SegmentRows:
         """Return the segments as arrays, which encode, sum and decode them."""
-        count, blocks, segments = self.num_participants, self.blocks, self.num_segments
-        place, here = np.zeros(len(blocks), int), np.zeros(segments, int)
-        for number, block in enumerate(blocks):
-            place[number] = here[block.segment]
-            here[block.segment] += 1
-        most, widest = here.max(), max(len(block.members) for block in blocks)
+        count = self.num_participants
+        segments = self.num_segments
+        blocks = self.blocks
+        sizes = np.bincount([block.segment for block in blocks])
+        most = sizes.max()
+        widest = max(len(block.members) for block in blocks)
         rows = SegmentRows(
             segment=np.arange(segments, dtype=np.int32),
             levels=np.zeros((segments, count), np.int32),
@@ -211,14 +212,19 @@ class SegmentLayout:
             block_levels=np.full((segments, most), 2, np.int32),
             moduli=np.full((segments, most), 2, np.uint32),
         )
+        # blocks are in the order of their segments
+        firsts = np.cumsum(sizes) - sizes
         for number, block in enumerate(blocks):
-            at, members = (block.segment, place[number]), list(block.members)
-            rows.levels[block.segment, members] = block.num_levels
-            rows.modulus_of[block.segment, members] = block.modulus % 2**32
+            segment = block.segment
+            members = list(block.members)
+            at = segment, number - firsts[segment]
+            rows.levels[segment, members] = block.num_levels
+            rows.modulus_of[segment, members] = block.modulus % 2**32
             rows.slots[at][: len(members)] = members
-            rows.number[at], rows.block_levels[at] = number, block.num_levels
+            rows.number[at] = number
+            rows.block_levels[at] = block.num_levels
             rows.moduli[at] = block.modulus % 2**32
-        for segment, size in enumerate(here):
+        for segment, size in enumerate(sizes):
             rings = np.unique(rows.moduli[segment, :size])
             rows.rings[segment, : len(rings)] = rings
         return rows
@@ -328,28 +334,21 @@ def segment_layout(
     require(allow_small_groups or smallest >= FEWEST_IN_A_SUM, "groups", rule, smallest)
     matrix = _matrix(scheme, len(columns), hybrid_threshold)
     width = check_integer(dim, "dim", 1)
-    require(
-        width >= len(matrix), "dim", "must be at least the segments", width, len(matrix)
-    )
-    rows = tuple(tuple(row) for row in matrix.tolist())
+    rule = "must be at least the segments"
+    require(width >= len(matrix), "dim", rule, width, len(matrix))
+    rows = tuple(map(tuple, matrix.tolist()))
     layout = SegmentLayout(rows, columns, column_levels, width, modulus_rule)
     largest = max(layout.blocks, key=lambda block: block.modulus)
     if modulus_bits is not None:
         bits = check_integer(modulus_bits, "modulus_bits", 1, 32)
         rule = "must leave room for the largest sum of codes"
-        require(
-            largest.modulus <= 2**bits, "modulus_bits", rule, bits, largest.modulus - 1
-        )
+        fits = largest.modulus <= 2**bits
+        require(fits, "modulus_bits", rule, bits, largest.modulus - 1)
         return dataclasses.replace(layout, modulus_bits=bits)
-    fits = largest.modulus < 2**31 or (
-        modulus_rule == "power_of_two" and largest.modulus <= 2**32
-    )
-    require(
-        fits,
-        "levels",
-        "must leave each block a ring below 2**31 (|S| (K - 1) + 1)",
-        f"{largest.num_levels} levels for {len(largest.members)} clients",
-    )
+    most = 2**32 if modulus_rule == "power_of_two" else 2**31 - 1
+    rule = "must leave each block a ring below 2**31 (|S| (K - 1) + 1)"
+    block = f"{largest.num_levels} levels for {len(largest.members)} clients"
+    require(largest.modulus <= most, "levels", rule, block)
     return layout
 
 
@@ -382,11 +381,10 @@ def _checked_groups(groups: Sequence[Any] | np.ndarray) -> list[tuple[int, ...]]
             tuple(sorted(check_integer(slot, "groups", 0) for slot in group))
             for group in listed
         ]
-    everybody = sorted(slot for group in slots for slot in group)
+    everybody = sorted(itertools.chain.from_iterable(slots))
     proper = len(everybody) > 0 and everybody == list(range(len(everybody)))
-    require(
-        proper, "groups", "must hold the slots 0 to n - 1, each once", everybody[:8]
-    )
+    rule = "must hold the slots 0 to n - 1, each once"
+    require(proper, "groups", rule, everybody[:8])
     return slots
 
 
@@ -406,23 +404,15 @@ def _cut(
 def _matrix(scheme: Any, num_columns: int, hybrid_threshold: Any) -> np.ndarray:
     if isinstance(scheme, str) and scheme == "groups":
         rule = 'must be given for "hc" alone'
-        require(
-            hybrid_threshold is None, "hybrid_threshold", rule, scheme, hybrid_threshold
-        )
-        return np.full((1, num_columns), -1, np.int32)
+        is_unset = hybrid_threshold is None
+        require(is_unset, "hybrid_threshold", rule, scheme, hybrid_threshold)
+        return np.full((1, num_columns), ALONE, np.int32)
     if isinstance(scheme, str):
-        names = ", ".join((*SCHEMES, "groups"))
-        require(
-            scheme in SCHEMES, "scheme", f"must be one of {names}, or a matrix", scheme
-        )
+        rule = f"must be one of {', '.join((*SCHEMES, 'groups'))}, or a matrix"
+        require(scheme in SCHEMES, "scheme", rule, scheme)
         return segment_matrix(scheme, num_columns, hybrid_threshold)
     matrix = check_matrix(scheme)
-    fits = matrix.shape[1] == num_columns
-    require(
-        fits,
-        "scheme",
-        "must have a column for each group or subgroup",
-        matrix.shape,
-        num_columns,
-    )
+    shape = matrix.shape
+    rule = "must have a column for each group or subgroup"
+    require(shape[1] == num_columns, "scheme", rule, shape, num_columns)
     return matrix

@@ -8,10 +8,9 @@ measures). Neither paper joins the two.
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Float64, Int32
@@ -208,7 +207,7 @@ def segment_participation(
     rounds is Multi-RoundSecAgg's threat.
     """
     played = _rounds(layouts, survivors, members, status, num_rounds)
-    played_rounds = [round_ for round_ in played if round_.layout is not None]
+    played_rounds = [round_ for round_ in played if round_ is not None]
     require(len(played_rounds) > 0, "layouts", "must hold a round that is not skipped")
     largest = max(int(round_.clients.max()) for round_ in played_rounds)
     count = largest + 1
@@ -217,37 +216,30 @@ def segment_participation(
         count = check_integer(num_clients, "num_clients", largest + 1, rule=rule)
     bounds = _pieces([round_.layout for round_ in played_rounds])
     none = np.zeros(0, np.int32)
-    nothing = (np.zeros((0, count), np.bool_), none, none, none)
+    nothing: tuple[np.ndarray, ...] = (np.zeros((0, count), np.bool_), none, none, none)
     pieces = [[nothing] for _ in bounds]  # rows, their rounds, blocks and sizes
     plain = np.zeros((len(played), count), np.bool_)
     starts = np.asarray([start for start, _ in bounds])
     for number, round_ in enumerate(played):
-        if round_.layout is None:
+        if round_ is None:
             continue
         learnt, is_learnt = _learnt(round_, count)
         laid = round_.layout.memberships.sum(axis=1, dtype=np.int32)
         if round_.ok.any() and round_.sends.sum() >= FEWEST_IN_A_SUM:
             plain[number, round_.clients] = round_.sends
         segment_of = np.asarray([block.segment for block in round_.layout.blocks])
-        segments = (
-            np.searchsorted(
-                [start for start, _ in round_.layout.bounds], starts, "right"
-            )
-            - 1
-        )
-        for piece, segment in enumerate(segments):
-            chosen = np.flatnonzero(is_learnt & (segment_of == segment)).astype(
-                np.int32
-            )
+        begins = [start for start, _ in round_.layout.bounds]
+        segments = np.searchsorted(begins, starts, "right") - 1
+        for piece, segment in zip(pieces, segments, strict=True):
+            chosen = np.flatnonzero(is_learnt & (segment_of == segment))
+            chosen = chosen.astype(np.int32)
             when = np.full(len(chosen), number, np.int32)
-            pieces[piece].append((learnt[chosen], when, chosen, laid[chosen]))
+            piece.append((learnt[chosen], when, chosen, laid[chosen]))
     joined = [
-        [np.concatenate(parts) for parts in zip(*segment, strict=True)]
-        for segment in pieces
+        [np.concatenate(parts) for parts in zip(*piece, strict=True)]
+        for piece in pieces
     ]
-    rows, rounds, blocks, sizes = (
-        tuple(column) for column in zip(*joined, strict=True)
-    )
+    rows, rounds, blocks, sizes = zip(*joined, strict=True)
     return SegmentHistory(bounds, rows, rounds, blocks, sizes, plain)
 
 
@@ -307,11 +299,10 @@ def segment_leakage(
     return SegmentLeakage(tuple(segments), plain, exposure, share)
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
-class _Round:
-    """One round as given: layout (None: skipped), clients of the slots, V3, status."""
+class _Round(NamedTuple):
+    """A round that was not skipped: layout, clients of the slots, V3, blocks unmasked."""
 
-    layout: SegmentLayout | None
+    layout: SegmentLayout
     clients: np.ndarray
     sends: np.ndarray
     ok: np.ndarray
@@ -319,44 +310,53 @@ class _Round:
 
 def _rounds(
     layouts: Any, survivors: Any, members: Any, status: Any, num_rounds: Any
-) -> list[Any]:
-    """Check what was given for each round and bring it into one form."""
-    one_for_all = (
-        isinstance(members, np.ndarray | Sequence) and np.ndim(members[0]) == 0
-    )
+) -> list[_Round | None]:
+    """Check the arguments round by round and bring them into one form."""
+    is_one_layout = isinstance(layouts, SegmentLayout)
+    are_fixed = isinstance(members, np.ndarray | Sequence) and np.ndim(members[0]) == 0
     count = _number_of_rounds(
         {
-            "layouts": None if isinstance(layouts, SegmentLayout) else layouts,
+            "layouts": None if is_one_layout else layouts,
             "survivors": survivors,
-            "members": None if one_for_all else members,
+            "members": None if are_fixed else members,
             "status": status,
         },
         num_rounds,
     )
-    rounds = []
+    rounds: list[_Round | None] = []
     for number in range(count):
-        layout = layouts if isinstance(layouts, SegmentLayout) else layouts[number]
+        layout = layouts if is_one_layout else layouts[number]
         if layout is None:
-            nobody = np.zeros(0, np.int64)
-            rounds.append(_Round(None, nobody, nobody, nobody))
+            rounds.append(None)
             continue
-        clients = members if one_for_all or members is None else members[number]
-        rounds.append(
-            _Round(
-                layout,
-                _clients(clients, layout.num_participants, number),
-                _sends(
-                    None if survivors is None else survivors[number],
-                    layout.num_participants,
-                    number,
-                ),
-                _worked(
-                    None if status is None else status[number],
-                    len(layout.blocks),
-                    number,
-                ),
-            )
-        )
+        slots = layout.num_participants
+        clients = np.arange(slots)
+        sends = np.ones(slots, np.bool_)
+        ok = np.ones(len(layout.blocks), np.bool_)
+        where = f"round {number}", f"{slots} slots"
+        if members is not None:
+            rule = "must be one client for each slot"
+            array = np.asarray(members if are_fixed else members[number])
+            _check_kind(array, "members", rule, ((slots,),), "iu", *where)
+            rule = "must be different numbers from 0"
+            is_different = len(np.unique(array)) == slots and int(array.min()) >= 0
+            require(is_different, "members", rule, array.tolist())
+            clients = array.astype(np.int64)
+        if survivors is not None:
+            rule = "must be V3, or V0 to V4, as zeros and ones for each slot"
+            array = np.asarray(survivors[number])
+            shapes = ((slots,), (5, slots))
+            _check_kind(array, "survivors", rule, shapes, "biu", *where)
+            is_binary = bool(((array == 0) | (array == 1)).all())
+            require(is_binary, "survivors", rule, int(array.max()))
+            sends = (array if array.ndim == 1 else array[3]).astype(np.bool_)
+        if status is not None:
+            rule = "must be a code for each round, or for each of its blocks"
+            array = np.asarray(status[number])
+            where = f"round {number}", f"{len(ok)} blocks"
+            _check_kind(array, "status", rule, ((), ok.shape), "iu", *where)
+            ok = np.broadcast_to(array == int(Status.OK), ok.shape)
+        rounds.append(_Round(layout, clients, sends, ok))
     return rounds
 
 
@@ -369,62 +369,22 @@ def _number_of_rounds(arguments: dict[str, Any], num_rounds: Any) -> int:
     require(len(counts) > 0, "num_rounds", "must be given where nothing else says it")
     (first, expected), *others = counts.items()
     require(expected > 0, first, "must hold a round", expected)
-    for name, value in others:
-        require(
-            value == expected,
-            name,
-            f"must be for as many rounds as `{first}`",
-            value,
-            expected,
-        )
+    rule = f"must be for as many rounds as `{first}`"
+    for name, count in others:
+        require(count == expected, name, rule, count, expected)
     return expected
 
 
-def _checked(
-    values: Any,
+def _check_kind(
+    array: np.ndarray,
     argument: str,
     rule: str,
     shapes: tuple[Any, ...],
     kinds: str,
     *where: str,
-) -> np.ndarray:
-    array = np.asarray(values)
+) -> None:
     proper = array.shape in shapes and array.dtype.kind in kinds
     require(proper, argument, rule, f"{array.dtype} of shape {array.shape}", *where)
-    return array
-
-
-def _clients(identifiers: Any, size: int, number: int) -> np.ndarray:
-    if identifiers is None:
-        return np.arange(size)
-    rule, where = (
-        "must be one client for each slot",
-        (f"round {number}", f"{size} slots"),
-    )
-    clients = _checked(identifiers, "members", rule, ((size,),), "iu", *where)
-    different = len(np.unique(clients)) == size and int(clients.min()) >= 0
-    require(different, "members", "must be different numbers from 0", clients.tolist())
-    return clients.astype(np.int64)
-
-
-def _sends(sends: Any, size: int, number: int) -> np.ndarray:
-    if sends is None:
-        return np.ones(size, np.bool_)
-    rule = "must be V3, or V0 to V4, as zeros and ones for each slot"
-    where = (f"round {number}", f"{size} slots")
-    rows = _checked(sends, "survivors", rule, ((size,), (5, size)), "biu", *where)
-    require(bool(((rows == 0) | (rows == 1)).all()), "survivors", rule, int(rows.max()))
-    return (rows if rows.ndim == 1 else rows[3]).astype(np.bool_)
-
-
-def _worked(worked: Any, num_blocks: int, number: int) -> np.ndarray:
-    """Return bool[blocks], which blocks of a round the server was able to unmask."""
-    if worked is None:
-        return np.ones(num_blocks, np.bool_)
-    rule = "must be a code for each round, or for each of its blocks"
-    where = (f"round {number}", f"{num_blocks} blocks")
-    codes = _checked(worked, "status", rule, ((), (num_blocks,)), "iu", *where)
-    return np.broadcast_to(codes == int(Status.OK), (num_blocks,))
 
 
 def _pieces(layouts: list[Any]) -> tuple[tuple[int, int], ...]:
@@ -438,7 +398,7 @@ def _pieces(layouts: list[Any]) -> tuple[tuple[int, int], ...]:
     return tuple(itertools.pairwise(cuts))
 
 
-def _learnt(round_: Any, num_clients: int) -> tuple[np.ndarray, np.ndarray]:
+def _learnt(round_: _Round, num_clients: int) -> tuple[np.ndarray, np.ndarray]:
     """Return the members bool[blocks, N] of each block's sum, and the learnt sums."""
     inside, sends = round_.layout.memberships, round_.sends
     if ((inside & sends).sum(axis=1) == 1).any():
@@ -459,16 +419,15 @@ def _judge(matrix: np.ndarray, rounds: np.ndarray, effort: float | None) -> SumL
     num_clients = matrix.shape[1]
     exposed = np.zeros((num_clients, num_clients), np.bool_)
     when = np.zeros(num_clients, np.int32)
-    distinct = np.sort(
-        np.unique(np.packbits(matrix, axis=1), axis=0, return_index=True)[1]
-    )
+    packed = np.packbits(matrix, axis=1)
+    distinct = np.sort(np.unique(packed, axis=0, return_index=True)[1])
     rank = 0
     if len(distinct):
-        growing = distinct[
-            np.diff(np.asarray(rank_trajectory(matrix[distinct])), prepend=0) > 0
-        ]
+        ranks = np.asarray(rank_trajectory(matrix[distinct]))
+        growing = distinct[np.diff(ranks, prepend=0) > 0]
         rank = len(growing)
-        exposed[:rank], when[:rank] = matrix[growing], rounds[growing]
+        exposed[:rank] = matrix[growing]
+        when[:rank] = rounds[growing]
     rows = np.asarray(privacy.first_exposure(exposed))
     exposure = np.where(rows >= 0, when[rows], -1).astype(np.int32)
     strong = privacy.strong_privacy(exposed)

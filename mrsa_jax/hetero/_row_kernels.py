@@ -1,6 +1,6 @@
-"""One segment as pure functions of arrays.
+"""One segment as pure functions of arrays: codes, noise, ring sums, and the update.
 
-Codes, ring sums, and sums back to an update.
+Behind them, the spans of segments that go side by side.
 HeteroSAg, Section II-C (Steps 3 and 5). `_round` maps them over many segments at once:
 levels, rings, members and counts are data, so that one program serves all segments of a
 width.
@@ -8,6 +8,7 @@ width.
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import itertools
 import math
@@ -21,7 +22,7 @@ from jax import lax
 from jaxtyping import Array, Bool, Float32, Int32, Key, UInt32
 
 from mrsa_jax._core.arrays import on_device, pytree
-from mrsa_jax._core.device import at_once
+from mrsa_jax._core.device import at_once, map_tiles
 from mrsa_jax._core.streams import Stream, fold_over, joined_words
 from mrsa_jax.hetero._layout import SegmentLayout, SegmentRows
 from mrsa_jax.hetero._robust_kernels import present_blocks
@@ -34,7 +35,7 @@ from mrsa_jax.quantize.wrapping import (
     lifted,
     wrap_probability,
 )
-from mrsa_jax.secagg import Block, SegmentPlan
+from mrsa_jax.secagg import SegmentPlan
 from mrsa_watch._base.errors import require, require_methods
 
 # Coordinates of a segment whose rounding one key draws: part of what a seed means.
@@ -67,15 +68,12 @@ def encode_row(
     bounds: Float32[Array, " 2"],
     widest: int,
 ) -> tuple[UInt32[Array, "n w"], Int32[Array, " n"], Bool[Array, " n"]]:
-    """Encode one segment.
+    """Code one segment; count each client's clipped values, and mark those not finite.
 
-    Returns the codes, the number of clipped values, and the clients that are not
-    finite.
-
-    The draws are of the length of the widest segment, whatever the generator makes of
-    lengths.
+    The draws are of the length of the widest segment, regardless of what the generator
+    makes of lengths.
     """
-    lower, upper = bounds[0], bounds[1]
+    lower, upper = bounds
     top = (levels - jnp.int32(1)).astype(jnp.float32)[:, None]
     step = (upper - lower) / top
     is_inside = (values >= lower) & (values <= upper)
@@ -86,14 +84,10 @@ def encode_row(
     scaled = jnp.minimum((clipped - lower) / step, top)
     floor = jnp.floor(scaled)
     threshold = ((scaled - floor) * jnp.float32(2**32)).astype(jnp.uint32)
-    words = joined_words(keys, min(widest, _DRAWS_OF_A_KEY), widest)[
-        :, : values.shape[1]
-    ]
-    return (
-        floor.astype(jnp.uint32) + (words < threshold).astype(jnp.uint32),
-        outside,
-        ~is_finite,
-    )
+    words = joined_words(keys, min(widest, _DRAWS_OF_A_KEY), widest)
+    is_above = words[:, : values.shape[1]] < threshold
+    codes = floor.astype(jnp.uint32) + is_above.astype(jnp.uint32)
+    return codes, outside, ~is_finite
 
 
 def plain_row(
@@ -108,10 +102,8 @@ def plain_row(
 
     `is_below`: codes alone are added, whose sums are below R, or wrap where R is 2^32.
     """
-    last = jnp.int32(codes.shape[0] - 1)
-    place = jnp.minimum(slots, last)
-    here = (slots <= last) & summed[place] & (counts > 0)[:, None]
-    values = jnp.where(here[:, :, None], codes[place], jnp.uint32(0))
+    here = seated(summed, slots) & (counts > 0)[:, None]
+    values = jnp.where(here[:, :, None], _of_slots(codes, slots), jnp.uint32(0))
     if is_below:
         return _sum_of_few(values)
     # halves of 16 bits do not overflow for fewer than 2^16 members
@@ -126,6 +118,18 @@ def plain_row(
     total = jnp.minimum(total, total - modulus)
     wrapped = low + (high << jnp.uint32(16))
     return jnp.where((moduli == 0)[:, None], wrapped, total)
+
+
+def seated(
+    chosen: Bool[Array, " n"], slots: Int32[Array, "blocks members"]
+) -> Bool[Array, "blocks members"]:
+    """Mark the chosen clients among the slots of blocks; padding is none."""
+    return (slots < chosen.shape[0]) & _of_slots(chosen, slots)
+
+
+def _of_slots(values: Array, slots: Array) -> Array:
+    """Read the values of slots, of padding those of the last client."""
+    return values[jnp.minimum(slots, jnp.int32(values.shape[0] - 1))]
 
 
 def _sum_of_few(values: UInt32[Array, "blocks members w"]) -> UInt32[Array, "blocks w"]:
@@ -179,7 +183,7 @@ def block_averages(
 
 
 def is_function(rule: Any) -> bool:
-    """Return whether a rule is no pytree: its code, not its numbers."""
+    """Return whether a rule is a plain function, no pytree of numbers."""
     leaves = jax.tree.leaves(rule)
     return len(leaves) == 1 and leaves[0] is rule
 
@@ -189,28 +193,23 @@ def combine_row(
     averages: Float32[Array, "blocks w"],
     counts: Int32[Array, " blocks"],
 ) -> Float32[Array, " w"]:
-    """Combine a row's averages by a rule, or by their weighted mean."""
+    """Combine a row's averages by a rule, or to their weighted mean without one."""
     weights = counts.astype(jnp.float32)
     if rule is None:
         averages, weights = present_blocks(averages, weights)
         share = weights / jnp.maximum(jnp.sum(weights), jnp.float32(1))
         return jnp.sum(averages * share[:, None], axis=0)
-    return jnp.where(
-        jnp.any(counts > 0), jnp.asarray(rule(averages, weights)), jnp.float32(0)
-    )
-
-
-# ---- Noise that clients add to their codes of a layout's sums, block by block.
-#
-# Blocks of different K have lattices of different steps: one law in units of updates is
-# drawn on
-# each. The server sees every block's sum, so that what hides a client is its block's
-# noise.
+    combined = jnp.asarray(rule(averages, weights))
+    return jnp.where(jnp.any(counts > 0), combined, jnp.float32(0))
 
 
 @pytree
 class BlockNoise:
     """A client's noise on the lattice of each K (build it with `block_noise`).
+
+    Blocks of different K have lattices of different steps: one law in units of updates
+    is drawn on each. The server sees every block's sum, so that the noise of its block
+    alone hides a client.
 
     Attributes:
         levels: int32[kinds], the different K of a layout.
@@ -232,32 +231,31 @@ def block_noise(
     """
     require_methods(noise, "noise", "on", "sample")
     ends = float(quantizer.lower), float(quantizer.upper)
-    kinds = sorted({block.num_levels for block in layout.blocks})
-    quantizers = {kind: stochastic(kind, value_range=ends) for kind in kinds}
-    seen = {
+    lattices = {
+        levels: stochastic(levels, value_range=ends)
+        for levels in sorted({block.num_levels for block in layout.blocks})
+    }
+    kinds = {
         (block.num_levels, len(block.members), block.modulus) for block in layout.blocks
     }
-    for kind, count, modulus in sorted(seen):
-        proper = modulus & (modulus - 1) == 0
-        rule = "must have rings of 2**b elements for noise: give `segment_layout` `modulus_bits`"
-        require(proper, "layout", rule, modulus)
-        require(
-            count <= MOST_CLIENTS,
-            "layout",
-            "must have at most 2**15 clients a block",
-            count,
+    for levels, count, modulus in sorted(kinds):
+        bits = modulus.bit_length() - 1
+        rule = (
+            "must have rings of 2**b elements for noise: give `segment_layout` "
+            "`modulus_bits`"
         )
-        chance = wrap_probability(quantizers[kind], noise, count, modulus)
+        require(modulus == 2**bits, "layout", rule, modulus)
+        rule = "must have at most 2**15 clients a block"
+        require(count <= MOST_CLIENTS, "layout", rule, count)
+        chance = wrap_probability(lattices[levels], noise, count, modulus)
         rule = (
             f"must leave room for noise: a coordinate of a sum of {count} clients of "
-            f"{kind} levels may wrap round with a chance of {chance:.3g} (by "
+            f"{levels} levels may wrap round with a chance of {chance:.3g} (by "
             f"Chernoff's bound), not above {LIKELIEST_WRAP} (`segment_layout`)"
         )
-        require(
-            chance <= LIKELIEST_WRAP, "modulus_bits", rule, modulus.bit_length() - 1
-        )
-    laws = tuple(noise.on(float(quantizers[kind].step)) for kind in kinds)
-    return BlockNoise(on_device(kinds, jnp.int32), laws)
+        require(chance <= LIKELIEST_WRAP, "modulus_bits", rule, bits)
+    laws = tuple(noise.on(float(lattice.step)) for lattice in lattices.values())
+    return BlockNoise(on_device(list(lattices), jnp.int32), laws)
 
 
 def noisy_row(
@@ -267,38 +265,37 @@ def noisy_row(
     noise: BlockNoise,
     summed: Bool[Array, " n"],
 ) -> tuple[UInt32[Array, "n w"], Int32[Array, ""]]:
-    """Return one segment's residues with noise, and the number of wrapped sums.
+    """Add each client's noise to one segment's codes, and count the sums that wrap.
 
     Args:
         codes: Of the rounding.
         keys: Of the rounding; the noise has a separate stream of the first.
         row: The segment.
         noise: As from `block_noise`.
-        summed: Who is in the sums.
+        summed: The clients in the sums.
     """
-    noise_keys = jax.vmap(lambda key: jax.random.fold_in(key, int(Stream.NOISE)))(
+    streams = jax.vmap(lambda key: jax.random.fold_in(key, int(Stream.NOISE)))(
         keys[:, 0]
     )
     drawn = jnp.zeros(codes.shape, jnp.int32)
-    for number, law in enumerate(noise.laws):
-        of_kind = jax.vmap(lambda key, law=law: law.sample(key, codes.shape[1:]))(
-            noise_keys
-        )
-        drawn = jnp.where((row.levels == noise.levels[number])[:, None], of_kind, drawn)
+    for levels, law in zip(noise.levels, noise.laws, strict=True):
+        sample = jax.vmap(lambda key, law=law: law.sample(key, codes.shape[1:]))
+        drawn = jnp.where((row.levels == levels)[:, None], sample(streams), drawn)
     terms = codes + drawn.astype(jnp.uint32)
-    last = jnp.int32(codes.shape[0] - 1)
 
-    def wraps(slots: Array, levels: Array, modulus: Array) -> Array:
-        place = jnp.minimum(slots, last)
-        present = (slots <= last) & summed[place]
+    def count_wraps(slots: Array, present: Array, levels: Array, top: Array) -> Array:
         middle = middle_of(jnp.sum(present, dtype=jnp.int32), levels)
-        is_lost = has_left(terms[place], present, middle, modulus - jnp.uint32(1))
-        return jnp.sum(is_lost, dtype=jnp.int32)
+        is_outside = has_left(_of_slots(terms, slots), present, middle, top)
+        return jnp.sum(is_outside, dtype=jnp.int32)
 
-    wrapped = jnp.sum(
-        jax.vmap(wraps)(row.slots, row.block_levels, row.moduli), dtype=jnp.int32
+    wraps = jax.vmap(count_wraps)(
+        row.slots,
+        seated(summed, row.slots),
+        row.block_levels,
+        row.moduli - jnp.uint32(1),
     )
-    return terms & (row.modulus_of - jnp.uint32(1))[:, None], wrapped
+    residues = terms & (row.modulus_of - jnp.uint32(1))[:, None]
+    return residues, jnp.sum(wraps, dtype=jnp.int32)
 
 
 def middle_of(
@@ -315,7 +312,7 @@ def totals_about(
     counts: Int32[Array, "segments blocks"],
     rows: SegmentRows,
 ) -> UInt32[Array, "segments blocks w"]:
-    """Return the integers that noisy ring sums stand for, as two's complement words."""
+    """Lift noisy ring sums to the integers they stand for, as two's complement words."""
     middle = middle_of(counts, jnp.asarray(rows.block_levels))[:, :, None]
     top = (jnp.asarray(rows.moduli) - jnp.uint32(1))[:, :, None]
     return lifted(totals, middle, top)
@@ -338,37 +335,25 @@ def largest_change(
     return clip_norm + math.sqrt(float((lengths[:, None] * steps**2).sum(axis=0).max()))
 
 
-# ---- Segments of one width side by side: how many go at once, and under a trace one
-# after another.
-
-
 class Span(NamedTuple):
     """Neighbouring segments of one width.
 
     Attributes:
-        rows: Them.
-        first: Number of the first one.
-        start: Its first coordinate.
+        rows: The segments.
+        start: Their first coordinate.
         width: Coordinates of each.
     """
 
     rows: SegmentRows
-    first: int
     start: int
     width: int
 
     @property
-    def num_segments(self) -> int:
-        """The number of segments."""
-        return len(self.rows.segment)
-
-    @property
     def bounds(self) -> list[tuple[int, int]]:
         """Return (start, stop) of each segment."""
-        starts = range(
-            self.start, self.start + self.num_segments * self.width, self.width
-        )
-        return [(start, start + self.width) for start in starts]
+        count = len(self.rows.segment) + 1
+        ends = [self.start + number * self.width for number in range(count)]
+        return list(itertools.pairwise(ends))
 
 
 def spans_of(layout: SegmentLayout) -> list[Span]:
@@ -378,68 +363,54 @@ def spans_of(layout: SegmentLayout) -> list[Span]:
     spans = []
     for first, stop, width in ((0, rest, size + 1), (rest, layout.num_segments, size)):
         length = _divisor(stop - first, most)
-        for place in range(first, stop, length):
-            rows = SegmentRows(*(leaf[place : place + length] for leaf in layout.rows))
-            spans.append(Span(rows, place, layout.bounds[place][0], width))
+        for number in range(first, stop, length):
+            part = slice(number, number + length)
+            rows = SegmentRows(*(leaf[part] for leaf in layout.rows))
+            spans.append(Span(rows, layout.bounds[number][0], width))
     return spans
 
 
 def plan_of(layout: SegmentLayout, span: Span) -> tuple[SegmentPlan, int]:
     """Return a span's blocks over its own coordinates, and the number of the first."""
-    first, count = int(span.rows.number.min()), len(layout.blocks)
-    blocks = layout.blocks[
-        first : int(span.rows.number[span.rows.number < count].max()) + 1
-    ]
-    return tuple(
-        Block(
-            block.members,
-            block.start - span.start,
-            block.stop - span.start,
-            block.modulus,
-            block.num_levels,
+    numbers = span.rows.number
+    first = int(numbers.min())
+    stop = int(numbers[numbers < len(layout.plan)].max()) + 1
+    plan = tuple(
+        dataclasses.replace(
+            block, start=block.start - span.start, stop=block.stop - span.start
         )
-        for block in blocks
-    ), first
+        for block in layout.plan[first:stop]
+    )
+    return plan, first
 
 
 def _divisor(count: int, most: int) -> int:
-    """Return the largest divisor that is at most so large.
-
-    Parts of one shape to compile for.
-    """
+    """Return the largest divisor up to a bound: parts are then of one shape."""
     return max((n for n in range(1, min(most, count) + 1) if count % n == 0), default=1)
 
 
-def by_parts(function: Callable[..., Array], *arrays: Any) -> Array:
-    """Return function of each segment, given arrays whose leading axis counts segments.
+def by_parts(function: Callable[..., Array], *arrays: Any) -> Any:
+    """Map a function over segments, which the leading axis of each array counts.
 
     A CPU takes them one after another: its sums over B are added up in an order that
     depends on the shape, and an update must not depend on how many segments go at once.
     """
     count = arrays[0].shape[0]
     batch = _divisor(count, at_once("averages", 4 * math.prod(arrays[0].shape[1:])))
-    if batch == 1:
-        return lax.map(lambda slices: function(*slices), arrays)
-    if batch == count:
-        return jax.vmap(function)(*arrays)
-    return lax.map(lambda slices: function(*slices), arrays, batch_size=batch)
+    return map_tiles(lambda row: function(*row), arrays, batch)
 
 
 def mapped(step: Callable[..., Any], spans: list[Span]) -> list[Any]:
-    """Return step(rows, start, width) of all spans, as one loop per shape.
+    """Run step(rows, start, width) on all spans, in one loop for those of one shape.
 
-    A leading axis counts the loop's rounds, so that many spans under a trace are few
+    In the results a leading axis counts the loop's rounds, so that many spans under a trace are few
     programs.
     """
     parts = []
     for (width, _), group in itertools.groupby(
-        spans, lambda span: (span.width, span.num_segments)
+        spans, lambda span: (span.width, len(span.rows.segment))
     ):
-        spans_of_shape = list(group)
-        rows = SegmentRows(
-            *map(np.stack, zip(*(span.rows for span in spans_of_shape), strict=True))
-        )
-        starts = np.asarray([span.start for span in spans_of_shape], np.int32)
-        loop = jax.tree.map(jnp.asarray, (rows, starts))
-        parts.append(lax.map(lambda columns, width=width: step(*columns, width), loop))
+        alike = [(span.rows, np.int32(span.start)) for span in group]
+        loop = jax.tree.map(lambda *leaves: jnp.stack(leaves), *alike)
+        parts.append(lax.map(lambda part, width=width: step(*part, width), loop))
     return parts

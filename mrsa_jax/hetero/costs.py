@@ -1,7 +1,7 @@
-"""Bits of each client of a layout, and the time of the round's slowest group.
+"""Costs of a round of a layout: operations, bits on the wire, and time to send them.
 
-HeteroSAg, Section VI: the padded input is what grows with the model, so it is what is
-timed; keys and shares are in `secagg.round_costs`. Symbols: R -> a block's modulus,
+HeteroSAg, Section VI. The padded input grows with the model, so it alone is timed; keys
+and shares are in `secagg.round_costs`. Symbols: R -> a block's modulus,
 ceil(log2 R) bits for each coordinate on the wire against ceil(log2 K) plain bits.
 """
 
@@ -13,17 +13,15 @@ from typing import Any
 
 import numpy as np
 from jax.typing import ArrayLike
+from jaxtyping import Float64
 
 from mrsa_jax._core.arrays import needs_values
 from mrsa_jax._core.prime import words_per_residue
-from mrsa_jax.hetero._cohorts import check_rates
 from mrsa_jax.hetero._layout import SegmentLayout
 from mrsa_jax.protocol.messages import MaskedInput
 from mrsa_jax.secagg import admitted
 from mrsa_watch._base.errors import require
 from mrsa_watch._base.html import finding, telling
-
-# ---- What a round of HeteroSAg costs users and server: Section VI-A.
 
 
 @finding
@@ -111,15 +109,15 @@ def segment_costs(
     require(proper, "present", "must be a bool for each slot", sends.dtype, sends.shape)
     summed = admitted(layout.plan, sends)
     mates = np.zeros((number, number), bool)
-    words, bits = np.zeros(number, np.int64), np.zeros(number, np.int64)
+    words = np.zeros(number, np.int64)
+    bits = np.zeros(number, np.int64)
     plain = np.zeros(number, np.float64)
     server_words = 0
     for block in layout.blocks:
         members = np.asarray(block.members)
         width = block.stop - block.start
         of_pad = width * words_per_residue(block.modulus)
-        # all: faster
-        mates[... if len(members) == number else np.ix_(members, members)] = True
+        mates[np.ix_(members, members)] = True
         words[members] += of_pad * len(members)
         bits[members] += width * (block.modulus - 1).bit_length()
         plain[members] += width * math.log2(block.num_levels)
@@ -139,10 +137,6 @@ def segment_costs(
         server_secrets=int(summed.sum() + crossing.any(axis=1).sum()),
         server_keystream_words=server_words,
     )
-
-
-# ---- How many bits each client of a layout sends, and how long the round's slowest
-# group takes.
 
 
 @finding
@@ -184,10 +178,8 @@ class CommunicationTimes:
     def group_seconds(self) -> np.ndarray:
         """float64[columns], of each group's slowest client; 0 for a group of nobody."""
         seconds = self.seconds
-        return np.asarray(
-            [seconds[list(slots)].max(initial=0.0) for slots in self.columns],
-            np.float64,
-        )
+        slowest = [seconds[list(slots)].max(initial=0.0) for slots in self.columns]
+        return np.asarray(slowest, np.float64)
 
     @property
     def slowest_group(self) -> int:
@@ -206,10 +198,11 @@ class CommunicationTimes:
 
     def __str__(self) -> str:
         """Say which group the round waits for."""
-        slowest, group_seconds = self.slowest_group, self.group_seconds
-        fastest = group_seconds[[len(column) > 0 for column in self.columns]].min()
+        is_present = [len(column) > 0 for column in self.columns]
+        fastest = self.group_seconds[is_present].min()
         return (
-            f"the round waits {self.round_seconds:.3g} s for group {slowest} of "
+            f"the round waits {self.round_seconds:.3g} s for group "
+            f"{self.slowest_group} of "
             f"{len(self.columns)}; the fastest group takes {fastest:.3g} s"
         )
 
@@ -249,25 +242,35 @@ def communication_times(
     Source: HeteroSAg, Section VI-A (expansion) and VI-B, Experiment 1, whose 4 x is of
     plain bits; on the wire it is 8 / 5, and 2 against blocks of eight clients.
     """
-    rates = check_rates(rates_bits_per_second, "rates_bits_per_second")
-    number = layout.num_participants
-    fits = len(rates) == number
-    require(
-        fits,
-        "rates_bits_per_second",
-        "must have one rate for each slot",
-        len(rates),
-        number,
-    )
-    plain = np.zeros(number, np.int64)
-    stretches: list[list[tuple[int, int]]] = [[] for _ in range(number)]
-    for block in layout.blocks:
-        width, members = block.stop - block.start, list(block.members)
-        plain[members] += width * (block.num_levels - 1).bit_length()
-        for slot in members:
-            stretches[slot].append((width, block.modulus))
-    sizes = np.asarray([MaskedInput.size(stretch) for stretch in stretches], np.int64)
     costs = segment_costs(layout)
+    plain = np.zeros(layout.num_participants, np.int64)
+    stretches: list[list[tuple[int, int]]] = [[] for _ in plain]
+    for block in layout.blocks:
+        width = block.stop - block.start
+        plain[list(block.members)] += width * (block.num_levels - 1).bit_length()
+        for slot in block.members:
+            stretches[slot].append((width, block.modulus))
     return CommunicationTimes(
-        costs.payload_bits, plain, sizes, rates, layout.columns, costs.expansion
+        costs.payload_bits,
+        plain,
+        np.asarray([MaskedInput.size(sent) for sent in stretches], np.int64),
+        _checked_rates(rates_bits_per_second, layout.num_participants),
+        layout.columns,
+        costs.expansion,
     )
+
+
+def _checked_rates(rates: Any, count: int) -> Float64[np.ndarray, " n"]:
+    argument = "rates_bits_per_second"
+    values = np.asarray(rates)
+    is_numeric = values.dtype.kind in "fiu"
+    require(is_numeric, argument, "must hold numbers", f"dtype {values.dtype}")
+    proper = values.ndim == 1 and values.size > 0
+    rule = "must be a vector with one entry each"
+    require(proper, argument, rule, f"shape {values.shape}")
+    values = values.astype(np.float64)
+    bad = values[~((values > 0) & np.isfinite(values))]
+    require(bad.size == 0, argument, "must be positive and finite", *bad[:1].tolist())
+    rule = "must have one rate for each slot"
+    require(len(values) == count, argument, rule, len(values), count)
+    return values

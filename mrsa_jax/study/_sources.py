@@ -85,7 +85,7 @@ class Sources:
                 (path, _) = availability.Model.parse(text).parameters
                 files.append(("availability", path))
         if "directory" in settings and "dataset" in settings:
-            from mrsa_jax.data._sources import source_files  # imports JAX
+            from mrsa_jax.data.sources import source_files  # imports JAX
 
             paths = source_files(settings["dataset"], settings["directory"])
             files += [("directory", path) for path in paths]

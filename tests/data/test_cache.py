@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mrsa_jax.data import _cache
+from mrsa_jax.data import cache
 
 
 class _Source:
@@ -26,12 +26,12 @@ class _Source:
         self.path.write_bytes(bytes(range(200)))
         self.num_reads = 0
 
-    def _read(self) -> _cache.Arrays:
+    def _read(self) -> cache.Arrays:
         self.num_reads += 1
         return {"values": np.frombuffer(self.path.read_bytes(), np.uint8)}
 
     def load(self, name: str = "toy") -> np.ndarray:
-        return _cache.cached(name, self.path.parent, [self.path], self._read)["values"]
+        return cache.cached(name, self.path.parent, [self.path], self._read)["values"]
 
 
 @pytest.fixture
@@ -48,14 +48,14 @@ def test_the_folder_is_chosen_by_the_environment(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("MRSA_JAX_CACHE", "/chosen")
-    assert _cache.cache_directory() == pathlib.Path("/chosen")
+    assert cache.cache_directory() == pathlib.Path("/chosen")
     monkeypatch.delenv("MRSA_JAX_CACHE")
     monkeypatch.setenv("XDG_CACHE_HOME", "/xdg")
-    assert _cache.cache_directory() == pathlib.Path("/xdg/mrsa_jax/data")
+    assert cache.cache_directory() == pathlib.Path("/xdg/mrsa_jax/data")
     monkeypatch.delenv("XDG_CACHE_HOME")
     monkeypatch.setattr(sys, "platform", "linux")
     assert (
-        _cache.cache_directory() == pathlib.Path.home() / ".cache" / "mrsa_jax" / "data"
+        cache.cache_directory() == pathlib.Path.home() / ".cache" / "mrsa_jax" / "data"
     )
 
 
@@ -105,7 +105,7 @@ def test_broken_files_are_made_again(
 ) -> None:
     source.load()
     damage(_only(own_folders))
-    assert _cache.read_cached("toy") is None
+    assert cache.read_cached("toy") is None
     np.testing.assert_array_equal(source.load(), np.arange(200))
     assert source.num_reads == 2
     source.load()
@@ -122,15 +122,15 @@ def test_each_flipped_bit_and_each_cut_is_seen(
         spoilt = bytearray(sound)
         spoilt[place] ^= 1 << place % 8
         path.write_bytes(spoilt)
-        assert _cache.read_cached("toy") is None, place
+        assert cache.read_cached("toy") is None, place
         path.write_bytes(sound[:place])
-        assert _cache.read_cached("toy") is None, place
+        assert cache.read_cached("toy") is None, place
     path.write_bytes(sound)
     source.load()
     assert source.num_reads == 1
     # whole, but in another's place
     path.rename(path.with_name(f"other-{'0' * 12}.npz"))
-    assert _cache.read_cached("other") is None
+    assert cache.read_cached("other") is None
 
 
 def test_a_changed_source_is_read_again(
@@ -138,7 +138,7 @@ def test_a_changed_source_is_read_again(
 ) -> None:
     source.load()
     source.path.write_bytes(bytes(100))  # another size
-    assert _cache.read_cached("toy") is None
+    assert cache.read_cached("toy") is None
     assert len(source.load()) == 100
     later = source.path.stat().st_mtime_ns + 10**9
     os.utime(source.path, ns=(later, later))  # another time
@@ -148,13 +148,13 @@ def test_a_changed_source_is_read_again(
 
 
 def test_the_cache_serves_alone_where_the_source_is_gone(source: _Source) -> None:
-    assert _cache.read_cached("toy") is None
+    assert cache.read_cached("toy") is None
     source.load()
     source.path.unlink()
-    found = _cache.read_cached("toy")
+    found = cache.read_cached("toy")
     assert found is not None
     np.testing.assert_array_equal(found["values"], np.arange(200))
-    assert _cache.read_cached("to") is None
+    assert cache.read_cached("to") is None
 
 
 def test_sets_and_folders_are_kept_apart(
@@ -166,11 +166,11 @@ def test_sets_and_folders_are_kept_apart(
     assert len(other.load()) == 1
     assert len(source.load("toy-2")) == 200
     assert (source.num_reads, other.num_reads) == (2, 1)
-    assert len(_cache.cached_paths("toy")) == 2
-    assert len(_cache.cached_paths("toy-2")) == 1
-    assert len(_cache.cached_paths("a/strange:name")) == 0
+    assert len(cache.cached_paths("toy")) == 2
+    assert len(cache.cached_paths("toy-2")) == 1
+    assert len(cache.cached_paths("a/strange:name")) == 0
     source.load("a/strange:name")
-    assert len(_cache.cached_paths("a/strange:name")) == 1
+    assert len(cache.cached_paths("a/strange:name")) == 1
 
 
 def test_a_folder_that_cannot_be_written_is_no_error(
@@ -191,7 +191,7 @@ def test_an_interrupt_leaves_nothing_half_written(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(_cache.np, "savez", interrupted)
+        patch.setattr(cache.np, "savez", interrupted)
         with pytest.raises(KeyboardInterrupt):
             source.load()
     assert list(own_folders.iterdir()) == []

@@ -1,16 +1,13 @@
-"""Normalisation and augmentation, against hand-made images and plain NumPy."""
+"""Normalisation, against hand-made images and plain NumPy."""
 
 from __future__ import annotations
 
 from typing import Any
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
 import mrsa_jax as mj
-from mrsa_jax._core.arrays import on_device, zeros
 
 
 def _dataset(images: Any) -> mj.data.Dataset:
@@ -81,76 +78,3 @@ def test_given_numbers() -> None:
     scaled = mj.data.normalise(TWO_CHANNELS, 1.0, (2.0, 4.0))
     np.testing.assert_allclose(scaled.train_inputs[0, 0], [[-0.5, 2.25], [0.5, 7.25]])
     mj.data.iid(0, scaled, 1)
-
-
-@pytest.mark.parametrize("padding", [-1, 1.0, True, 1025])
-def test_bad_padding(padding: Any) -> None:
-    with pytest.raises(
-        (mj.ConfigurationError, TypeError), match=r"`padding` must be|padding"
-    ):
-        mj.data.augment(
-            jax.random.key(0), zeros((1, 2, 2, 1), np.float32), padding=padding
-        )
-
-
-def test_without_padding_and_flip_nothing_changes() -> None:
-    images = jnp.arange(24, dtype=jnp.bfloat16).reshape(2, 3, 4, 1)
-    out = mj.data.augment(jax.random.key(1), images, padding=0, flip=False)
-    assert out.dtype == images.dtype
-    np.testing.assert_array_equal(out, images)
-
-
-def _all_crops(image: np.ndarray, padding: int, flip: bool) -> dict[bytes, int]:
-    """Return every outcome of one image: its bytes to an index."""
-    height, width, _ = image.shape
-    padded = np.pad(image, ((padding, padding), (padding, padding), (0, 0)))
-    outcomes = {}
-    for down in range(2 * padding + 1):
-        for right in range(2 * padding + 1):
-            crop = padded[down : down + height, right : right + width]
-            for mirrored in (crop, crop[:, ::-1])[: 1 + flip]:
-                outcomes[np.ascontiguousarray(mirrored).tobytes()] = len(outcomes)
-    return outcomes
-
-
-@pytest.mark.parametrize(("padding", "flip"), [(1, True), (2, False)])
-def test_every_crop_is_equally_likely(padding: int, flip: bool) -> None:
-    # distinct positive pixels, not square: every crop and mirror image is told apart
-    image = np.arange(1, 25, dtype=np.float32).reshape(3, 4, 2)
-    outcomes = _all_crops(image, padding, flip)
-    num = (2 * padding + 1) ** 2 * (1 + flip)
-    assert len(outcomes) == num
-    batch = 9000
-    images = on_device(np.broadcast_to(image, (batch, *image.shape)))
-    out = np.asarray(
-        mj.data.augment(jax.random.key(2), images, padding=padding, flip=flip)
-    )
-    counts = np.zeros(num)
-    for crop in out:
-        counts[outcomes[crop.tobytes()]] += 1  # a KeyError: no crop of the image
-    # chi-square with 17 or 24 degrees of freedom: 73 is above both at a chance of 1e-6
-    expected = batch / num
-    assert np.square(counts - expected).sum() / expected < 73
-
-
-def test_an_image_keeps_its_draw_in_another_batch() -> None:
-    images = on_device(np.random.default_rng(0).random((5, 4, 4, 3), np.float32))
-    key = jax.random.key(3)
-    whole, part = mj.data.augment(key, images), mj.data.augment(key, images[:3])
-    np.testing.assert_array_equal(whole[:3], part)
-    assert not np.array_equal(whole, mj.data.augment(jax.random.key(4), images))
-
-
-def test_inside_vmap_scan_and_x64() -> None:
-    images = jnp.asarray(np.random.default_rng(0).random((2, 3, 4, 4, 1), np.float32))
-    keys = jax.random.split(jax.random.key(5), 2)
-    alone = np.stack(
-        [mj.data.augment(key, x) for key, x in zip(keys, images, strict=True)]
-    )
-    np.testing.assert_array_equal(jax.vmap(mj.data.augment)(keys, images), alone)
-    _, scanned = jax.lax.scan(
-        lambda _, kx: (None, mj.data.augment(*kx)), None, (keys, images)
-    )
-    np.testing.assert_array_equal(scanned, alone)
-    with jax.enable_x64(True):
-        np.testing.assert_array_equal(mj.data.augment(keys[0], images[0]), alone[0])

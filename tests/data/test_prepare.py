@@ -229,6 +229,6 @@ def test_what_is_available(
         assert found[name].state == "name a directory"
     assert found["olivetti"].state == "missing"
     (tmp_path / "a").write_bytes(bytes(70))
-    monkeypatch.setattr("mrsa_jax.data._sources.FASHION_DIRECTORY", tmp_path)
+    monkeypatch.setattr("mrsa_jax.data.sources.FASHION_DIRECTORY", tmp_path)
     (fashion,) = (s for s in mj.data.available() if s.name == "fashion_mnist")
     assert (fashion.state, fashion.num_bytes) == ("installed", 70)

@@ -18,7 +18,7 @@ import pytest
 
 import mrsa_jax as mj
 from mrsa_jax._core.packaged import packaged_file
-from mrsa_jax.data import _sources
+from mrsa_jax.data import sources
 
 ToyBuilder = Callable[[str, pathlib.Path], Any]
 
@@ -150,9 +150,9 @@ def test_tfds_adapter_reads_prepared_sets() -> None:
 
 def test_tfds_set_without_images_is_rejected() -> None:
     with pytest.raises(mj.ConfigurationError, match="labelled images"):
-        _sources._collect([{"text": b"a", "label": 0}], "imdb_reviews")
+        sources._collect([{"text": b"a", "label": 0}], "imdb_reviews")
     with pytest.raises(mj.ConfigurationError, match="images of one size"):
-        _sources._collect(
+        sources._collect(
             [
                 {"image": np.zeros((2, 2, 1)), "label": 0},
                 {"image": np.zeros((3, 2, 1)), "label": 1},
@@ -181,7 +181,7 @@ def test_prepared_sets_are_read_once_and_outlive_their_source(
     def fail(*_: Any, **__: Any) -> None:
         raise AssertionError("decoded again")
 
-    monkeypatch.setattr(_sources, "_decode", fail)
+    monkeypatch.setattr(sources, "_decode", fail)
     again = mj.data.load("mnist", seed=1)
     np.testing.assert_array_equal(again.train_inputs, dataset.train_inputs)
     shutil.rmtree(tfds_folder)
@@ -197,9 +197,9 @@ def test_the_newest_version_is_taken(tmp_path: pathlib.Path) -> None:
         (tmp_path / "toy" / version).mkdir(parents=True)
         if version != "3.1.0":  # whose preparation did not end
             (tmp_path / "toy" / version / "dataset_info.json").write_text("{}")
-    assert _sources.prepared_folder("toy", tmp_path) == tmp_path / "toy" / "3.0.10"
-    assert _sources.prepared_folder("toy:3.0.1", tmp_path) == tmp_path / "toy" / "3.0.1"
-    assert _sources.prepared_folder("other", tmp_path) is None
+    assert sources.prepared_folder("toy", tmp_path) == tmp_path / "toy" / "3.0.10"
+    assert sources.prepared_folder("toy:3.0.1", tmp_path) == tmp_path / "toy" / "3.0.1"
+    assert sources.prepared_folder("other", tmp_path) is None
 
 
 @pytest.mark.parametrize("name", ["mnist", "fashion_mnist", "cifar10", "cifar100"])
@@ -225,7 +225,7 @@ def test_fashion_mnist_of_the_system_package(
             )
             data = gzip.compress(header + array.tobytes())
             (tmp_path / f"{stem}-{kind}-ubyte.gz").write_bytes(data)
-    monkeypatch.setattr("mrsa_jax.data._sources.FASHION_DIRECTORY", tmp_path)
+    monkeypatch.setattr("mrsa_jax.data.sources.FASHION_DIRECTORY", tmp_path)
     dataset = mj.data.load("fashion_mnist")
     assert dataset.name == "fashion_mnist"
     assert dataset.num_classes == 10

@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from mrsa_jax.hetero import _cohorts
+from mrsa_jax._core.round_rules import block_labels
+from mrsa_jax.hetero._cohorts import CohortGroups, settled
 
 
 def fixed_groups(
@@ -16,10 +17,14 @@ def fixed_groups(
     num_groups: int | None = None,
     too_small: str = "merge",
     blocks: Any = None,
-) -> tuple[_cohorts.CohortGroups, ...]:
+) -> tuple[CohortGroups, ...]:
     """Return the groups of each round, by the rules of `ranked_groups`."""
     asked, groups = np.asarray(cohorts, bool), np.asarray(group_of)
-    labels = _cohorts._checked_blocks(blocks, False, asked.shape[1])
+    labels = (
+        None if blocks is None else np.asarray(block_labels(blocks, asked.shape[1]))
+    )
     count = int(groups.max()) + 1 if num_groups is None else num_groups
-    finish = _cohorts._finisher(count, too_small, 2, labels)
-    return tuple(finish(own, np.where(own, groups, _cohorts._APART)) for own in asked)
+    return tuple(
+        settled(cohort, np.where(cohort, groups, -1), count, too_small, 2, labels)
+        for cohort in asked
+    )

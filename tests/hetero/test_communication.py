@@ -141,23 +141,3 @@ def test_expansion_is_the_papers(number, levels, factor):
         homogeneous(levels, 3, number), np.ones(number)
     )
     assert set(times.expansion.tolist()) == {factor}
-
-
-def test_levels_by_rate_keep_every_group_within_the_slowest():
-    """Levels chosen for blocks' sizes: nobody sends for longer than the slowest group."""
-    draws = np.random.default_rng(0)
-    rates = 10.0 ** draws.uniform(6, 7.5, 24)
-    groups = hetero.rate_groups(rates, 6)
-    slowest = [min(rates[list(group)]) for group in groups]
-    for summed in (1, 8):
-        levels = hetero.levels_for_rates(
-            slowest, 2, num_summed=summed, max_levels=2**12
-        )
-        for scheme in ("sc", "mc"):
-            layout = hetero.segment_layout(scheme, groups, levels, 6000)
-            times = hetero.costs.communication_times(layout, rates)
-            assert times.slowest_group == 0
-            assert (
-                times.plain_round_seconds <= 6000 / slowest[0] * (1 + 1e-9)
-                or summed > 1
-            )

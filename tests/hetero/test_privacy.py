@@ -3,7 +3,6 @@
 Misuse, cases by hand, brute force over all unions, and the corrected laws.
 """
 
-import itertools
 from fractions import Fraction
 
 import numpy as np
@@ -65,19 +64,6 @@ def random_partitions(rng, segments, columns, most_blocks):
         (
             lambda: hetero.scheme_privacy_level("hc", 5, 5),
             "`hybrid_threshold` must lie in",
-        ),
-        (lambda: hetero.advise_num_groups("mc", 1), "`near` must be at least 2; got 1"),
-        (
-            lambda: hetero.advise_num_groups("mc", 5, least=6),
-            "`near` must lie between `least`",
-        ),
-        (
-            lambda: hetero.advise_num_groups("mc", 5, most=4),
-            "`near` must lie between `least`",
-        ),
-        (
-            lambda: hetero.advise_num_groups("hc", 8, least=2, hybrid_threshold=3),
-            "`least` must be at least 4; got 2",
         ),
     ],
 )
@@ -227,20 +213,3 @@ def test_the_order_of_groups_and_segments_does_not_matter(seed):
             if len(columns) > 1:
                 renamed[to, columns] = columns[0]
     assert hetero.privacy_level(renamed) == hetero.privacy_level(matrix)
-
-
-def test_advice_takes_the_highest_level_and_then_the_nearest_number():
-    advice = hetero.advise_num_groups("mc", 12)
-    assert [option.num_groups for option in advice.options] == [10, 11, 12, 13, 14]
-    assert (advice.best.num_groups, advice.best.level) == (13, Fraction(12, 13))
-    assert hetero.advise_num_groups("mc", 12, least=11, most=12).best.num_groups == 11
-    assert hetero.advise_num_groups("sc", 6).best.num_groups == 4  # 2/G falls
-    # both even: 1/2 each, and 8 is nearer than 6 or 10
-    assert hetero.advise_num_groups("mc", 8, least=8, most=8).best.num_groups == 8
-    hybrid = hetero.advise_num_groups("hc", 4, hybrid_threshold=3)
-    assert [option.num_groups for option in hybrid.options] == [4, 5, 6]
-    for option in itertools.chain(advice.options, hybrid.options):
-        scheme, threshold = ("hc", 3) if option in hybrid.options else ("mc", None)
-        matrix = hetero.segment_matrix(scheme, option.num_groups, threshold)
-        assert float(option.level) == hetero.privacy_level(matrix)
-    assert str(hybrid).splitlines()[-1].endswith("<- best")

@@ -1,4 +1,6 @@
-"""Convolution + bias + relu + 2x2 max-pool of few channels as one product of patches.
+"""Convolutions of few channels as products of patches.
+
+One with bias, relu and 2x2 max-pool, and one that may be differentiated twice.
 
 On the input folded into 2x2 cells (space to depth) the block is a small convolution
 with four outputs a channel, one for each place of the pooling window, and a maximum
@@ -175,18 +177,11 @@ def _backward(
 _product_relu_max.defvjp(_forward, _backward)
 
 
-# ---- Small convolutions that stay fast when differentiated twice, as gradient
-# inversion does.
-#
 # XLA differentiates a strided convolution of few channels into dilated ones that a CPU
-# runs slowly.
-# A convolution is bilinear, and so are its two derivatives, which are again a
-# convolution of the
-# gradient with the reversed kernel and a product of patches: closed under
-# differentiation, all are
-# matrix products of patches. Stride 2 becomes stride 1 by moving 2 x 2 pixels into
-# channels.
-
+# runs slowly. A convolution is bilinear, and so are its two derivatives, which are
+# again a convolution of the gradient with the reversed kernel and a product of patches:
+# closed under differentiation, all are matrix products of patches. Stride 2 becomes
+# stride 1 by moving 2 x 2 pixels into channels.
 _Images = Float32[Array, "batch height width channels"]
 _Outputs = Float32[Array, "batch height width features"]
 _Kernel = Float32[Array, "size size channels features"]

@@ -23,15 +23,10 @@ from jaxtyping import Array, Float32
 from mrsa_jax._core.device import at_once
 from mrsa_jax.federated.conv._tile import Bias, Images, Kernel, Outputs, relu_of_largest
 
-# ---- Matrices of short convolutions with few products (Toom-Cook, in Winograd's
-# transposed form).
-#
 # `outputs` values of a filter of `taps` weights cost outputs + taps - 1 products
-# instead of
-# outputs x taps. Source: Winograd 1980, "Arithmetic Complexity of Computations"; Lavin
-# and Gray
-# 2016, "Fast Algorithms for Convolutional Neural Networks", eq. (5) to (7).
-
+# instead of outputs x taps. Source: Winograd 1980, "Arithmetic Complexity of
+# Computations"; Lavin and Gray 2016, "Fast Algorithms for Convolutional Neural
+# Networks", eq. (5) to (7).
 # zero, then pairs of opposite sign: small numbers keep the rounding small
 _POINTS = tuple(map(Fraction, ("0", "1", "-1", "2", "-2", "1/2", "-1/2")))
 
@@ -102,8 +97,6 @@ def _array(matrix: Matrix) -> np.ndarray:
     return np.array([[float(value) for value in row] for row in matrix])
 
 
-# ---- Convolution by two-dimensional Toom-Cook tiles, with its own backward pass.
-
 # below, the transforms cost more than the products that they save
 _FEWEST_CHANNELS = 16
 
@@ -168,9 +161,6 @@ def winograd(
     """
     tiling = _tiling(inputs.shape[1:3], kernel.shape[0], padding)
     return _block(inputs, kernel, bias, tiling, is_pooled)
-
-
-# ---- transforms
 
 
 def _along_rows(matrix: np.ndarray, values: Array) -> Array:
@@ -351,9 +341,6 @@ def _pull_back(
     return _input_tiles_transposed(inputs_gradient, tiling), weights_gradient
 
 
-# ---- chunks
-
-
 def _in_chunks(batch: int, weights: Array, tiling: _Tiling) -> tuple[int, int]:
     """Return the number of chunks and of samples in each.
 
@@ -414,9 +401,6 @@ def _backward_in_chunks(
         _kernel_transform_transposed(weights_gradient, tiling),
         bias_gradient,
     )
-
-
-# ---- convolution, alone or with relu and pool
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(3, 4))

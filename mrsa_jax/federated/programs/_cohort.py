@@ -256,15 +256,10 @@ def shuffled(
     return jnp.pad(order, ((0, 0), (0, spare)))
 
 
-# ---- A cohort's clients spread over the devices of a mesh.
-#
 # Each device trains its share of the slots with the data and the model replicated; the
-# updates are
-# then gathered on the first device, where aggregation and server step run as without a
-# mesh. Slots
-# are padded to a multiple of the devices with slots in which nobody is.
-
-
+# updates are then gathered on the first device, where aggregation and server step run
+# as without a mesh. Slots are padded to a multiple of the devices with slots in which
+# nobody is.
 def replicated(tree: Any, mesh: Mesh) -> Any:
     """Copy a pytree to every device of the mesh.
 

@@ -33,12 +33,8 @@ from mrsa_jax.federated.programs._cohort import (
     measured_width,
 )
 
-# ---- The server's step along the mean update.
-#
 # The server optimizer is any `optax.GradientTransformation`, applied to minus the mean
-# update;
-# plain averaging is SGD with learning rate 1.
-
+# update; plain averaging is SGD with learning rate 1.
 PLAIN_AVERAGE = optax.sgd(1.0)
 
 
@@ -72,10 +68,6 @@ def server_step(
     # a branch is never fused with what made the update: it rounds alike in any program
     after, state_after = jax.lax.cond(is_learnt, moved, kept, update)
     return after, state_after, jnp.all(jnp.isfinite(after))
-
-
-# ---- Rounds as one program: a scan over local training, secure aggregation and server
-# step.
 
 
 class Trained(NamedTuple):
@@ -388,10 +380,6 @@ def _where_run(
 
     is_run: Bool[Array, ""] = round_.is_run & carried.is_sound
     return jax.lax.cond(is_run, run, idle, carried, round_)
-
-
-# ---- The slots of many trainings as one flat list, and rounds of all of them as one
-# program.
 
 
 class Slots(NamedTuple):

@@ -58,19 +58,21 @@ class Demands:
 def mark_best(options: Iterable[Option]) -> tuple[Option, ...]:
     """Mark the options that no other beats in T, hidden among and cardinality."""
     every = list(options)
-    figures = [(o.weak_lower, o.hidden_worst, o.cardinality) for o in every]
 
-    def is_beaten(ours: tuple[float, ...]) -> bool:
-        return any(
-            theirs != ours and all(map(operator.ge, theirs, ours)) for theirs in figures
-        )
+    def is_best(option: Option) -> bool:
+        is_beaten = any(_beats(other, option) for other in every)
+        return option.cardinality >= 1.0 and not is_beaten
 
     return tuple(
-        dataclasses.replace(
-            option, is_best=option.cardinality >= 1.0 and not is_beaten(ours)
-        )
-        for option, ours in zip(every, figures, strict=True)
+        dataclasses.replace(option, is_best=is_best(option)) for option in every
     )
+
+
+def _beats(other: Option, option: Option) -> bool:
+    """Return whether an option is nowhere worse than another, and somewhere better."""
+    theirs = other.weak_lower, other.hidden_worst, other.cardinality
+    ours = option.weak_lower, option.hidden_worst, option.cardinality
+    return theirs != ours and all(map(operator.ge, theirs, ours))
 
 
 def choose(options: Iterable[Option], demands: Demands) -> Option | None:

@@ -138,7 +138,7 @@ def _play(
             np.isnan(options_of[candidate].cardinality)
             or candidate.scheme.written in named
         )
-        # each family of lines is a program of its own
+        # each family of lines is another program
         is_much = is_lines and lines > _MOST_LINES
         if is_needed or not (is_much or (is_large and len(taken) >= _MOST_PLAYED)):
             taken.append(candidate)

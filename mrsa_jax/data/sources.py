@@ -19,9 +19,9 @@ from jaxtyping import Array, Key
 
 from mrsa_jax._core.packaged import packaged_file
 from mrsa_jax._core.streams import Stream, as_key, host_generator
-from mrsa_jax.data._cache import Arrays, cached, read_cached
 from mrsa_jax.data._dataset import Dataset
 from mrsa_jax.data._formats import find_cifar, idx_files, read_cifar, read_idx_directory
+from mrsa_jax.data.cache import Arrays, cached, read_cached
 from mrsa_watch._base.errors import (
     DataNotFoundError,
     MrsaError,
@@ -30,12 +30,8 @@ from mrsa_watch._base.errors import (
     require,
 )
 
-# ---- The AT&T faces (Olivetti), as scikit-learn keeps them once a person has fetched
-# them.
-#
 # 400 photographs of 40 people, ten of each, 64x64 grey pixels (the original's are
 # 112x92).
-
 _OLIVETTI_FILE = "olivetti_py3.pkz"
 
 
@@ -83,13 +79,8 @@ def _read_faces(home: pathlib.Path) -> Arrays:
     }
 
 
-# ---- Reader of sets that tensorflow-datasets has prepared as array_record, through the
-# cache.
-#
 # Reading needs neither TensorFlow nor the network; a set that is cached needs not even
 # tensorflow-datasets. Decoding is slow, so it happens once.
-
-
 def tfds_directory(directory: str | os.PathLike[str] | None) -> pathlib.Path:
     """Return the folder of tensorflow-datasets, or its default, without importing it."""
     if directory is None:
@@ -208,9 +199,6 @@ def _collect(source: Any, name: str) -> tuple[np.ndarray, np.ndarray]:
         [example["label"] for example in examples], np.int32
     )
 
-
-# ---- Data sets by name: those inside this package, files in a folder, and prepared
-# sets.
 
 PREPARED = {"mnist": 10, "fashion_mnist": 10, "cifar10": 10, "cifar100": 100}
 """Sets that tensorflow-datasets prepares, and their classes."""
