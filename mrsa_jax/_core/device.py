@@ -120,8 +120,6 @@ _WORK = {
     "rounds": _Work(2**24, 2**12),
     # entries of the graphs of rounds that are judged as arrays
     "graphs": _Work(2**23, 2**9),
-    # of rounds that compiled loops judge, one graph a core: a tenth of a second of work
-    "judged": _Work(2**25, 2**9, least=8),
     # of rounds planted by NumPy
     "planted": _Work(2**23, 2**9),
 }
