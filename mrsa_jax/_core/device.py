@@ -286,7 +286,11 @@ def multiplies_wide() -> bool:
 
 def is_traced(*values: Any) -> bool:
     """Return whether a leaf of these pytrees is known to a transformation only."""
-    return any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(values))
+    # a loop: this runs at every door, and a generator would cost a call for each leaf
+    for leaf in jax.tree.leaves(values):
+        if isinstance(leaf, jax.core.Tracer):
+            return True
+    return False
 
 
 @functools.cache

@@ -39,7 +39,8 @@ from mrsa_jax.secagg._pad_tables import (
     table_of,
     tallied,
 )
-from mrsa_jax.secagg._types import Block, RingResult, SegmentPlan, padded_length
+from mrsa_jax.secagg.plans import Block, RingResult, SegmentPlan
+from mrsa_jax.secagg.seeds import padded_length
 
 
 def edge_places(block: Block, round_: Round) -> Any:

@@ -16,8 +16,8 @@ from mrsa_jax._core import device as _device
 from mrsa_jax._core.arrays import on_device
 from mrsa_jax._core.statistics import binomial_interval
 from mrsa_jax._core.streams import Stream, as_key, round_key, trial_key
-from mrsa_jax.secagg._aggregator_state import heeded
 from mrsa_jax.secagg.failures import _judging, _planted, _verdicts
+from mrsa_jax.secagg.lists import heeded
 
 SURE = 1.0 - 1e-6  # intervals in these tests fail to cover once in a million
 
@@ -280,7 +280,9 @@ def test_a_refusal_may_save_a_round_that_theorem_1_calls_unreliable():
     verdicts, _ = _judging.judge_trials(graph, steps, limits, as_key(0), 0, 200, 200)
     drawn = drawn_rounds(0, 200, graph, steps)
     plan = mj.secagg.complete_plan(7, 1, 8)
-    alive = np.stack([heeded(plan, *each, limits) for each in zip(*drawn, strict=True)])
+    alive = np.stack(
+        [heeded(plan, *each, limits).survivors for each in zip(*drawn, strict=True)]
+    )
     is_reliable = mj.secagg.is_reliable(drawn[0], alive, 2)
     no_sum = (alive[:, 3].sum(axis=1) < 2) | ~is_reliable
     assert ((verdicts & _verdicts.NO_SUM) > 0).tolist() == no_sum.tolist()
