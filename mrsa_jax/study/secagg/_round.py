@@ -239,9 +239,7 @@ def _modelled(
     )
 
     def steps(costs: secagg.RoundCosts) -> list[float]:
-        return (
-            secagg.costs.round_latency(config.seed, costs, model, 1).seconds[0].tolist()
-        )
+        return secagg.costs.round_latency(costs, model).tolist()
 
     signers = survivors[4] if config.consistency else None
     own = secagg.round_costs(
