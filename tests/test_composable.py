@@ -489,7 +489,7 @@ def secagg_rows() -> dict[str, Row]:
 
     chances = {
         name: _not(VALUE, lambda p, q, f=name: bound(f)(N, p, q), CHANCES, CHANCES)
-        for name in ("log_disconnection_probability", "isolation_bound")
+        for name in ("log_disconnection_probability",)
     } | {
         name: _not(
             VALUE,
@@ -518,22 +518,6 @@ def secagg_rows() -> dict[str, Row]:
             _both(rule),
             keys,
             SURVIVORS,
-        ),
-        "lognormal().sample": _of(
-            lambda law, key: law.sample(key, 3),
-            _both(secagg.costs.lognormal(0.5)),
-            keys,
-        ),
-        "pareto().sample": _of(
-            lambda law, key: law.sample(key, 3), _both(secagg.costs.pareto(2.0)), keys
-        ),
-        "exponential_tail().sample": _of(
-            lambda law, key: law.sample(key, 3),
-            _both(secagg.costs.exponential_tail(2.0)),
-            keys,
-        ),
-        "steady().sample": _of(
-            lambda law, key: law.sample(key, 3), _both(secagg.costs.steady(2.0)), keys
         ),
         "admitted": _not(
             VALUE, lambda sends: secagg.admitted(plan, sends), SURVIVORS[:, 3]
@@ -612,7 +596,7 @@ def secagg_rows() -> dict[str, Row]:
             VALUE, lambda *own: secagg.round_costs(*own, D, 2**16), *ROUNDS
         ),
         "round_latency": _not(
-            VALUE, lambda key: secagg.costs.round_latency(key, costs, model, 2), keys
+            VALUE, lambda own: secagg.costs.round_latency(costs, own), _both(model)
         ),
         "share_threshold": _not(VALUE, lambda p: secagg.share_threshold(N, p), CHANCES),
         "unmasking_bound": _not(
@@ -1048,7 +1032,7 @@ NO_ARRAYS = {
     "secagg": """
          AggregateResult Aggregator Block FailureRates
         PlanOutcome RoundCosts Seeds SegmentPlan
-        Slowdown StepReport Transcript complete_plan
+        StepReport Transcript complete_plan
          expected_costs fedavg_costs key_material latency_model operation_seconds
         segment_plan
 

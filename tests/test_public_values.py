@@ -59,7 +59,7 @@ from mrsa_jax.bench import harness, scaling
 from mrsa_jax.dp import _mechanism
 from mrsa_jax.privacy import _audit_rounds
 from mrsa_jax.protocol import messages
-from mrsa_jax.secagg import _aggregator_state, _graph_rule
+from mrsa_jax.secagg import _graph_rule, averages
 from mrsa_jax.study._findings import AttackFindings, AuditFindings, Findings
 from mrsa_jax.study._report_folder import SavedReport
 from mrsa_watch._base.values import contents
@@ -438,8 +438,8 @@ ARRAYS = (
     _membership.MembershipScores,
     _model_inversion.InvertedClasses,
     _distinguish.BestTest,
-    _aggregator_state.AggregateOut,
-    _aggregator_state.AggregatorState,
+    averages.AggregateOut,
+    averages.AggregatorState,
     _audit_rounds.OverRounds,
     _graph_rule.SlotRound,
     _mechanism.Composed,

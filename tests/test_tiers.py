@@ -132,6 +132,6 @@ def test_a_file_that_makes_jax_values_at_its_import_is_an_error(
 def test_types_are_checked_in_the_first_calls_of_each_test(turn: int) -> None:
     floats = np.zeros(3, np.float32)  # not on the device, and not of bools
     for _ in range(10):
-        with pytest.raises(jaxtyping.TypeCheckError, match="_some"):
-            _verdicts._some(floats)
-    assert not _verdicts._some(floats)
+        with pytest.raises(jaxtyping.TypeCheckError, match="_packed"):
+            _verdicts._packed(floats)
+    assert not _verdicts._packed(floats).any()

@@ -1,29 +1,18 @@
-"""ChaCha20 in one launch on NVIDIA GPUs (Pallas, through Triton).
+"""The twenty rounds of ChaCha20 (RFC 8439) on sixteen words that stand apart.
 
-A block in each thread.
-The state stays in registers. Import inside functions only, where the form is "pallas".
+Sixteen arrays of any one shape, a block in each element: a diagonal round is then a
+renaming, and nothing is moved. Array programs and kernels both run it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
-import jax
 import jax.numpy as jnp
 from jax import lax
-from jax.experimental import pallas as pl
-from jax.experimental.pallas import triton
 from jaxtyping import Array
 
 from mrsa_jax._core.arrays import varying_like
-from mrsa_jax._core.kernels import launch
-
-# ---- The twenty rounds of ChaCha20 (RFC 8439) on sixteen words that stand apart.
-#
-# Sixteen arrays of any one shape, a block in each element: a diagonal round is then a
-# renaming, and
-# nothing is moved. XLA programs and kernels both run it.
 
 # "expand 32-byte k" as four little-endian words
 _CONSTANTS = (0x61707865, 0x3320646E, 0x79622D32, 0x6B206574)
@@ -77,51 +66,3 @@ def _quarter_round(
 
 def _rotate(words: Array, bits: int) -> Array:
     return (words << jnp.uint32(bits)) | (words >> jnp.uint32(32 - bits))
-
-
-# ---- ChaCha20 in one launch on NVIDIA GPUs (Pallas, through Triton): a block in each
-# thread.
-
-TILE = 128
-"""Blocks of a program: one for each thread of four warps."""
-
-
-def columns_by_kernel(key: Array, counter: Array, nonce: Array) -> Array:
-    """Return the keystream words uint32[16, blocks] of keys [8, blocks] and nonces [3, blocks]."""
-    blocks = counter.shape[0]
-    if blocks == 0:
-        return jnp.zeros((16, 0), jnp.uint32)
-
-    def kernel(keys: Any, counters: Any, nonces: Any, out: Any) -> None:
-        first = pl.program_id(0) * jnp.int32(TILE)
-        here = first + jnp.arange(TILE, dtype=jnp.int32) < jnp.int32(blocks)
-        at = pl.ds(first, TILE)
-
-        def load(ref: Any) -> Array:
-            return triton.load(ref, mask=here, other=jnp.uint32(0))
-
-        words = keystream_words(
-            [load(keys.at[jnp.int32(k), at]) for k in range(8)],
-            load(counters.at[at]),
-            [load(nonces.at[jnp.int32(k), at]) for k in range(3)],
-            (TILE,),
-        )
-        for place, word in enumerate(words):
-            triton.store(out.at[jnp.int32(place), at], word, mask=here)
-
-    words = jax.ShapeDtypeStruct((16, blocks), jnp.uint32)
-    return launch(
-        "chacha20", kernel, (-(-blocks // TILE),), [words], key, counter, nonce
-    )[0]
-
-
-def woven(words: Sequence[Array]) -> Array:
-    """Return words [TILE] of blocks, 2^k of them, in the order of the stream, block by block.
-
-    Pairs are joined in registers, so that the result is stored without gaps.
-    """
-    parts = list(words)
-    while len(parts) > 1:
-        half = len(parts) // 2
-        parts = [jnp.stack([parts[i], parts[i + half]], axis=-1) for i in range(half)]
-    return parts[0].reshape(-1)

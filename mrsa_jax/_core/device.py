@@ -120,8 +120,6 @@ _WORK = {
     "rounds": _Work(2**24, 2**12),
     # entries of the graphs of rounds that are judged as arrays
     "graphs": _Work(2**23, 2**9),
-    # of rounds that compiled loops judge, one graph a core: a tenth of a second of work
-    "judged": _Work(2**25, 2**9, least=8),
     # of rounds planted by NumPy
     "planted": _Work(2**23, 2**9),
 }
@@ -288,7 +286,11 @@ def multiplies_wide() -> bool:
 
 def is_traced(*values: Any) -> bool:
     """Return whether a leaf of these pytrees is known to a transformation only."""
-    return any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(values))
+    # a loop: this runs at every door, and a generator would cost a call for each leaf
+    for leaf in jax.tree.leaves(values):
+        if isinstance(leaf, jax.core.Tracer):
+            return True
+    return False
 
 
 @functools.cache

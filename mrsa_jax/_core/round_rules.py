@@ -89,7 +89,7 @@ def round_status(
     """Return a round's status, from what went wrong first.
 
     Nobody was asked; fewer than two inputs came; the policy left fewer than two; too
-    few shares. `secagg._outcome.judged` decides the same for plans of many blocks,
+    few shares. `secagg.outcome.judged` decides the same for plans of many blocks,
     block by block.
     """
 

@@ -7,7 +7,7 @@ import numpy as np
 from mrsa_jax._core.arrays import on_device
 from mrsa_jax.bench.harness import Measurement, Sized, compare
 from mrsa_jax.modular.shamir import LIMBS, SHAMIR_PRIME, share_secrets
-from mrsa_jax.protocol._shamir import evaluate
+from mrsa_jax.protocol.shamir import evaluate
 from mrsa_watch._base.errors import require
 
 

@@ -57,13 +57,13 @@ from mrsa_jax.hetero._row_kernels import (
 )
 from mrsa_jax.quantize import ClipRule, RingNoise, shortened
 from mrsa_jax.secagg import Seeds, derive_seeds
-from mrsa_jax.secagg._aggregator_state import (
+from mrsa_jax.secagg.averages import (
     AggregateOut,
     AggregatorState,
     key_words,
     survivors_by_step,
-    uploaded,
 )
+from mrsa_jax.secagg.codes import uploaded
 from mrsa_watch._base.errors import check_number, require
 
 _OK = np.int32(Status.OK)

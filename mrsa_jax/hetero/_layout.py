@@ -32,7 +32,7 @@ from mrsa_jax.hetero._segments import (
 )
 from mrsa_jax.quantize.budgets import ring_size
 from mrsa_jax.secagg import Block, PlanOutcome, SegmentPlan
-from mrsa_jax.secagg._aggregator_state import memberships
+from mrsa_jax.secagg.plans import memberships
 from mrsa_watch._base.errors import check_integer, require
 from mrsa_watch._base.values import by_value
 

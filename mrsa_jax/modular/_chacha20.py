@@ -50,11 +50,11 @@ def chacha20_columns(
     Source:
         RFC 8439, section 2.3.
     """
-    # the same cipher three times: XLA below, the GPU kernel in `_core.chacha20`, loops
+    # the same cipher three times: XLA below, `_core.chacha20_kernel`, loops
     # in `_core.chacha20_loops` beyond 2^31 - 1 words a kernel's 32-bit places would not
     # do
     if counter.shape[0] < 2**27 and chosen_form(("xla", "pallas"), key) == "pallas":
-        from mrsa_jax._core.chacha20 import columns_by_kernel
+        from mrsa_jax._core.chacha20_kernel import columns_by_kernel
 
         return columns_by_kernel(key, counter, nonce)
     return jnp.stack(keystream_words(tuple(key), counter, tuple(nonce), counter.shape))

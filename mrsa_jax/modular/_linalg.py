@@ -47,11 +47,13 @@ _LEAST_A_ROW = 100  # entries, however few there are
 
 def is_for_kernel(columns: int) -> bool:
     """Return whether a kernel eliminates matrices of this many columns."""
-    from mrsa_jax.modular._rank_kernel import MOST_COLUMNS
-
     # on a GPU `_rank_kernel` holds a matrix in registers; wider ones go through
     # `_blocked` by XLA
-    return chosen_form(("xla", "pallas")) == "pallas" and columns <= MOST_COLUMNS
+    if chosen_form(("xla", "pallas")) != "pallas":
+        return False
+    from mrsa_jax.modular._rank_kernel import MOST_COLUMNS
+
+    return columns <= MOST_COLUMNS
 
 
 def independent_rows(

@@ -27,7 +27,6 @@ from mrsa_jax.protocol._primitives import (
     pad_seed,
     seal,
 )
-from mrsa_jax.protocol._shamir import share_all
 from mrsa_jax.protocol._terms import Terms, check_context
 from mrsa_jax.protocol._wire import SHARE_BYTES, header
 from mrsa_jax.protocol.errors import (
@@ -53,6 +52,7 @@ from mrsa_jax.protocol.messages import (
     SurvivorList,
     UnmaskShares,
 )
+from mrsa_jax.protocol.shamir import share_all
 from mrsa_jax.secagg import SegmentPlan
 from mrsa_watch._base.errors import check_integer, is_integer, require
 

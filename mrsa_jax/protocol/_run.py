@@ -36,7 +36,7 @@ from mrsa_jax.secagg import (
     Transcript,
     unmasking_risk,
 )
-from mrsa_jax.secagg._types import RoundSetting, check_setting
+from mrsa_jax.secagg.setting import RoundSetting, check_setting
 from mrsa_watch._base.errors import require
 
 # ---- The network between clients and server: honest, or disturbed by a script.

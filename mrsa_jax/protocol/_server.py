@@ -14,7 +14,6 @@ import numpy as np
 from mrsa_jax._core.status import Status
 from mrsa_jax.protocol._pads import PAIR_PAD, SELF_PAD, PadSum
 from mrsa_jax.protocol._primitives import KeyPair, pad_seed, refuse_small_order
-from mrsa_jax.protocol._shamir import recover
 from mrsa_jax.protocol._terms import Terms, checked_contexts
 from mrsa_jax.protocol._wire import kind_of, limbs_of
 from mrsa_jax.protocol.errors import ForgedShareError, UnexpectedMessageError
@@ -31,9 +30,10 @@ from mrsa_jax.protocol.messages import (
     SurvivorList,
     UnmaskShares,
 )
+from mrsa_jax.protocol.shamir import recover
 from mrsa_jax.secagg import PlanOutcome, SegmentPlan, admitted, segment_plan
-from mrsa_jax.secagg._outcome import judged
-from mrsa_jax.secagg._types import only_total
+from mrsa_jax.secagg.outcome import judged
+from mrsa_jax.secagg.plans import only_total
 
 
 class Server:
@@ -308,8 +308,13 @@ class Server:
 
     def _judged(self) -> PlanOutcome:
         """Return what becomes of the round with the secrets that are here."""
-        known = self.is_recovered
-        return judged(self._adjacency, self.survivors, known, self._plan, self._kept)
+        return judged(
+            self._adjacency,
+            self.survivors,
+            self.summed,
+            self.is_recovered,
+            self._plan,
+        )
 
     def _sum(self, row: int) -> np.ndarray:
         if row not in self._sums:

@@ -24,7 +24,7 @@ from mrsa_jax.graphs import check_adjacency
 from mrsa_jax.protocol._primitives import DOMAIN, KEY_BYTES, check_signature
 from mrsa_jax.protocol.errors import PartedBlockError
 from mrsa_jax.secagg import SegmentPlan
-from mrsa_jax.secagg._aggregator_state import check_blocks, check_plan
+from mrsa_jax.secagg.lists import check_blocks, check_plan
 from mrsa_watch._base.errors import check_integer, require
 from mrsa_watch._base.values import by_value
 

@@ -1,10 +1,5 @@
 from . import costs as costs, failures as failures
 from ._aggregator import RingAverage as RingAverage, ring_average as ring_average
-from ._aggregator_state import (
-    Aggregator as Aggregator,
-    admitted as admitted,
-    noisy_codes as noisy_codes,
-)
 from ._conditions import (
     check_round as check_round,
     is_private as is_private,
@@ -14,13 +9,6 @@ from ._conditions import (
 )
 from ._four_step import aggregate as aggregate
 from ._graph_rule import GraphRule as GraphRule, graph_rule as graph_rule
-from ._outcome import (
-    AggregateResult as AggregateResult,
-    PlanOutcome as PlanOutcome,
-    StepReport as StepReport,
-    Transcript as Transcript,
-    plan_outcome as plan_outcome,
-)
 from ._ring_sum import pad_inputs as pad_inputs, ring_sum as ring_sum
 from ._round_costs import (
     RoundCosts as RoundCosts,
@@ -28,15 +16,8 @@ from ._round_costs import (
     fedavg_costs as fedavg_costs,
     round_costs as round_costs,
 )
-from ._types import (
-    Block as Block,
-    Seeds as Seeds,
-    SegmentPlan as SegmentPlan,
-    complete_plan as complete_plan,
-    derive_seeds as derive_seeds,
-    key_material as key_material,
-    segment_plan as segment_plan,
-)
+from .averages import Aggregator as Aggregator
+from .codes import noisy_codes as noisy_codes
 from .failures._monte_carlo import (
     failure_rates as failure_rates,
     failure_rates_of as failure_rates_of,
@@ -47,4 +28,23 @@ from .failures._theory import (
     privacy_bound as privacy_bound,
     reliability_bound as reliability_bound,
     share_threshold as share_threshold,
+)
+from .lists import admitted as admitted
+from .outcome import (
+    AggregateResult as AggregateResult,
+    PlanOutcome as PlanOutcome,
+    StepReport as StepReport,
+    Transcript as Transcript,
+    plan_outcome as plan_outcome,
+)
+from .plans import (
+    Block as Block,
+    SegmentPlan as SegmentPlan,
+    complete_plan as complete_plan,
+    segment_plan as segment_plan,
+)
+from .seeds import (
+    Seeds as Seeds,
+    derive_seeds as derive_seeds,
+    key_material as key_material,
 )

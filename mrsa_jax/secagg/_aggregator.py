@@ -28,28 +28,25 @@ from mrsa_jax.availability import StepDropout
 from mrsa_jax.quantize import ClipRule, LatticeQuantizer, Quantizer, RingNoise
 from mrsa_jax.quantize.budgets import check_fits, check_weights, largest_total_weight
 from mrsa_jax.quantize.wrapping import check_wraps
-from mrsa_jax.secagg._aggregator_state import (
+from mrsa_jax.secagg._graph_rule import GraphRule, SlotRound
+from mrsa_jax.secagg._pad_tables import status_of
+from mrsa_jax.secagg._ring_sum import Fidelity, plain_sums, ring_sum
+from mrsa_jax.secagg.averages import (
     AggregateOut,
     AggregatorState,
+    key_words,
+    survivors_by_step,
+)
+from mrsa_jax.secagg.codes import (
     encoded,
     is_centred,
-    key_words,
     on_lattice,
-    survivors_by_step,
     totals_of,
     uploaded,
     with_noise,
 )
-from mrsa_jax.secagg._graph_rule import GraphRule, SlotRound
-from mrsa_jax.secagg._pad_tables import status_of
-from mrsa_jax.secagg._ring_sum import Fidelity, plain_sums, ring_sum
-from mrsa_jax.secagg._types import (
-    RingResult,
-    Seeds,
-    SegmentPlan,
-    complete_plan,
-    derive_seeds,
-)
+from mrsa_jax.secagg.plans import RingResult, SegmentPlan, complete_plan
+from mrsa_jax.secagg.seeds import Seeds, derive_seeds
 from mrsa_watch._base.errors import check_integer, require, require_methods
 
 

@@ -225,7 +225,14 @@ def unmasking_risk(
     """
     matrix = check_adjacency(adjacency)
     limits = check_thresholds(thresholds, "thresholds", len(matrix))
-    return 2 * limits.astype(np.int64) <= matrix.sum(axis=1) + 1
+    return can_be_unmasked(matrix, limits)
+
+
+def can_be_unmasked(
+    adjacency: np.ndarray, thresholds: np.ndarray
+) -> Bool[np.ndarray, " clients"]:
+    """Return `unmasking_risk` of checked arrays."""
+    return 2 * thresholds.astype(np.int64) <= adjacency.sum(axis=1) + 1
 
 
 @needs_values

@@ -18,10 +18,9 @@ import numpy as np
 from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Key
 
-from mrsa_jax import graphs
 from mrsa_jax._core.arrays import needs_values, on_device
 from mrsa_jax._core.round_rules import block_numbers
-from mrsa_jax._core.status import STEPS, STEPS_WITH_CHECK, Status
+from mrsa_jax._core.status import Status
 from mrsa_jax.modular import chacha20_columns
 from mrsa_jax.modular.shamir import (
     LIMBS,
@@ -32,32 +31,22 @@ from mrsa_jax.modular.shamir import (
     share_secrets,
     words_of_limbs,
 )
-from mrsa_jax.secagg._aggregator_state import (
-    admitted,
-    check_blocks,
-    check_plan,
-    heeded,
-    signing,
-)
-from mrsa_jax.secagg._conditions import unmasking_risk
-from mrsa_jax.secagg._outcome import AggregateResult, StepReport, Transcript, judged
-from mrsa_jax.secagg._ring_sum import checked_round, padded_and_sum
-from mrsa_jax.secagg._round_costs import round_costs
-from mrsa_jax.secagg._types import (
-    RoundSetting,
-    Seeds,
-    SegmentPlan,
-    check_setting,
-    derive_seeds,
-    key_material,
-    padded_length,
-)
+from mrsa_jax.secagg._conditions import can_be_unmasked
+from mrsa_jax.secagg._pad_tables import Round
+from mrsa_jax.secagg._ring_sum import padded_and_sum
+from mrsa_jax.secagg._round_costs import CheckedRounds, RoundCosts, count_costs
+from mrsa_jax.secagg.lists import check_blocks, check_plan, heeded, signing
+from mrsa_jax.secagg.outcome import AggregateResult, StepReport, Transcript, judged
+from mrsa_jax.secagg.plans import SegmentPlan
+from mrsa_jax.secagg.seeds import Seeds, key_material, padded_length, seeds_of_pairs
+from mrsa_jax.secagg.setting import RoundSetting, check_setting
 from mrsa_watch._base.errors import require
 
-# First nonce word of a derivation, after those of `_types`: secret keys and sharing
+# First nonce word of a derivation, after those of `seeds`: secret keys and sharing
 # polynomials.
-_SECRET_KEY, _SELF_SHARES, _KEY_SHARES = 3, 4, 5
-_V2, _V3, _V4 = 2, 3, 4
+_SECRET_KEY = 3
+_SELF_SHARES = 4
+_KEY_SHARES = 5
 # Under `jit` the points are not checked: padded slots repeat one, and nothing reads
 # their shares.
 _shares_of = jax.jit(share_secrets)
@@ -165,62 +154,64 @@ def aggregate(
         round_index,
     )
     graph, alive, limits, _, segments, index = setting
-    n, number = len(graph), np.uint32(index)
+    n = len(graph)
+    number = np.uint32(index)
     require(n <= MOST_POINTS, "adjacency", "must join at most 65,535 clients", n)
     labels = None if blocks is None else block_numbers(blocks, n)
     if labels is not None:
         check_blocks(labels, graph, limits)
         check_plan(labels, segments)
-    alive = heeded(segments, graph, alive, limits, labels)
+    alive, summed = heeded(segments, graph, alive, limits, labels)
     signs: np.ndarray | None = None
     if consistency or labels is not None:
         alive, signs = signing(graph, alive, limits)
     setting = setting._replace(survivors=alive)
-    # the round as the sums see it: who would be alone in a block is lost
-    sums = alive.copy()
-    sums[_V3] = admitted(segments, alive[_V3], labels)
     clock = [time.perf_counter()]
     material = _material(seed, setting.digest)
-    edges = graphs.edges(graph)
+    pairs = np.argwhere(np.triu(graph)).astype(np.int32)
     if seeds is None:
-        seeds = derive_seeds(material, np.arange(n, dtype=np.int32), number, edges)
+        clients = on_device(np.arange(n, dtype=np.int32))
+        seeds = seeds_of_pairs(material, clients, on_device(number), pairs)
     else:
-        _check_fits(seeds, n, edges)
+        _check_fits(seeds, n, pairs)
     keys = _secret_keys(material, n, number)
     clock.append(time.perf_counter())
     holders = _Holders.of(graph, limits)
     shares = _share(material, seeds.self_seed, keys, holders, number)
     clock.append(time.perf_counter())
-    padded, totals = _padded_and_totals(seeds, setting, sums, keep_padded)
+    padded, totals = _padded_and_totals(seeds, setting, summed, keep_padded)
     clock.append(time.perf_counter())
-    recovered = _recovered(shares, (seeds.self_seed, keys), holders, sums)
+    recovered = _recovered(shares, (seeds.self_seed, keys), holders, alive, summed)
     clock.append(time.perf_counter())
-    outcome = judged(graph, alive, recovered, segments, labels)
+    outcome = judged(graph, alive, summed, recovered, segments)
     for total, status in zip(totals, outcome.block_status, strict=True):
         if status != Status.OK:
             total[:] = 0
+    costs = count_costs(CheckedRounds(graph, alive, limits, summed, segments), signs)
     return AggregateResult(
         totals,
         *outcome,
-        bool(unmasking_risk(graph, limits).any()),
+        bool(can_be_unmasked(graph, limits).any()),
         Transcript(alive, padded, recovered),
         seeds,
-        _reports(np.diff(clock).tolist(), setting, signs, labels),
+        _reports(np.diff(clock).tolist(), costs),
     )
 
 
 def _padded_and_totals(
-    seeds: Seeds, setting: RoundSetting, sums: np.ndarray, keep_padded: bool
+    seeds: Seeds, setting: RoundSetting, summed: np.ndarray, keep_padded: bool
 ) -> tuple[np.ndarray, tuple[np.ndarray, ...]]:
-    """Return what V3 sent, and the sums over those of V3 who do not count as lost."""
-    sent, plan, number = setting.survivors, setting.plan, np.uint32(setting.number)
-    alive = sent if keep_padded else sums
-    round_ = checked_round(seeds, setting.inputs, plan, number, survivors=alive)
-    padded, result = padded_and_sum(round_, plan, padded=keep_padded)
-    # rare: what was sent and what is summed
-    if keep_padded and not np.array_equal(sent, sums):
-        result = padded_and_sum(round_._replace(sends=sums[_V3]), plan, padded=False)[1]
-    return np.asarray(padded), tuple(np.array(total) for total in result.totals)
+    """Return the inputs that V3 sent, and the sums over those who are summed."""
+    alive = setting.survivors
+    sends = alive[3] if keep_padded else summed
+    number = np.uint32(setting.number)
+    round_ = Round(seeds, setting.inputs, alive[2], sends, number, np.uint32(0))
+    padded, result = padded_and_sum(round_, setting.plan, padded=keep_padded)
+    # rare: some of those who sent count as lost
+    if not np.array_equal(sends, summed):
+        round_ = round_._replace(sends=summed)
+        result = padded_and_sum(round_, setting.plan, padded=False)[1]
+    return np.asarray(padded), tuple(map(np.array, result.totals))
 
 
 class _Holders(NamedTuple):
@@ -260,22 +251,17 @@ def _material(seed: Any, setting: bytes) -> Array:
     )
 
 
-def _check_fits(seeds: Seeds, n: int, edges: np.ndarray) -> None:
-    """Check that seeds given belong to this graph, slots being clients."""
+def _check_fits(seeds: Seeds, n: int, pairs: np.ndarray) -> None:
+    """Check that a caller's seeds belong to this graph, slots being clients."""
     shapes = (tuple(seeds.self_seed.shape), tuple(seeds.pair_seed.shape))
-    expected = ((n, 8), (len(edges), 8))
+    expected = ((n, 8), (len(pairs), 8))
     require(shapes == expected, "seeds", f"must have shapes {expected}", shapes)
-    same = np.array_equal(seeds.edges, edges)
-    require(
-        same, "seeds", "must belong to the edges of `adjacency`, in lexicographic order"
-    )
-    ids = np.array_equal(seeds.client_ids, np.arange(n))
-    require(
-        ids,
-        "seeds",
-        "must number the clients from 0",
-        np.asarray(seeds.client_ids).tolist(),
-    )
+    same = np.array_equal(seeds.edges, pairs)
+    rule = "must belong to the edges of `adjacency`, in lexicographic order"
+    require(same, "seeds", rule)
+    ids = np.asarray(seeds.client_ids)
+    in_order = np.array_equal(ids, np.arange(n))
+    require(in_order, "seeds", "must number the clients from 0", ids.tolist())
 
 
 @functools.partial(jax.jit, static_argnames=("n",))
@@ -350,66 +336,53 @@ def _recovered(
     secrets: tuple[Array, Array],
     holders: _Holders,
     alive: np.ndarray,
+    summed: np.ndarray,
 ) -> Bool[np.ndarray, " clients"]:
-    """Return whose secret the returned shares give back.
+    """Mark the clients whose secret the returned shares give back.
 
-    B_i of V3, the secret key of the others.
-    Only as many shares as the threshold are used. A secret counts as recovered if
-    interpolation really gives back the one that made the pads.
+    That is b_i of those summed, the secret key of the others. Only as many shares as the
+    threshold are used. A secret counts as recovered if interpolation really gives back
+    the one that made the pads.
     """
-    back, thresholds = holders.valid & alive[_V4][holders.clients], holders.thresholds
-    enough = alive[_V2] & (back.sum(axis=1) >= thresholds)  # others have shared nothing
+    back = holders.valid & alive[4][holders.clients]
+    thresholds = holders.thresholds
+    # clients outside V2 have shared nothing
+    enough = alive[2] & (back.sum(axis=1) >= thresholds)
     used = back & (np.cumsum(back, axis=1) <= thresholds[:, None]) & enough[:, None]
     # bring the used shares to the front: interpolation is quadratic in the holders it
     # looks at
     width = min(used.shape[1], padded_length(int(used.sum(axis=1).max())))
     front = np.argsort(~used, axis=1, kind="stable")[:, :width]
-    sends = alive[_V3]
-    found = _interpolated(
-        shares,
-        on_device(front),
-        on_device(holders.points),
-        on_device(used),
-        on_device(sends),
-    )
-    own = np.where(sends[:, None], np.asarray(secrets[0]), np.asarray(secrets[1]))
-    return enough & (np.asarray(found) == own).all(axis=1)
+    arguments = (front, holders.points, used, summed)
+    words = _interpolated(shares, *map(on_device, arguments))
+    self_seeds, keys = map(np.asarray, secrets)
+    made_pads = np.where(summed[:, None], self_seeds, keys)
+    return enough & (np.asarray(words) == made_pads).all(axis=1)
 
 
 @jax.jit
 def _interpolated(
     shares: tuple[Array, Array], front: Array, points: Array, used: Array, sends: Array
 ) -> Array:
-    of_self, of_key = (
+    self_shares, key_shares = (
         jnp.take_along_axis(part, front[:, None, :], axis=2) for part in shares
     )
-    asked = jnp.where(sends[:, None, None], of_self, of_key)
-    at, chosen = (jnp.take_along_axis(part, front, axis=1) for part in (points, used))
-    return words_of_limbs(recover_secrets(asked, at, chosen))
+    chosen = jnp.where(sends[:, None, None], self_shares, key_shares)
+    at = jnp.take_along_axis(points, front, axis=1)
+    counts = jnp.take_along_axis(used, front, axis=1)
+    return words_of_limbs(recover_secrets(chosen, at, counts))
 
 
-def _reports(
-    seconds: list[float],
-    setting: RoundSetting,
-    signs: np.ndarray | None,
-    blocks: np.ndarray | None,
-) -> tuple[StepReport, ...]:
-    graph, alive, limits = setting[:3]
-    costs = round_costs(
-        graph, alive, limits, plan=setting.plan, signers=signs, blocks=blocks
+def _reports(seconds: list[float], costs: RoundCosts) -> tuple[StepReport, ...]:
+    """Report each step: the clients' times of the first three, the server's of the last."""
+    unmeasured = [float("nan")] * len(costs.steps)
+    columns = zip(
+        costs.steps,
+        costs.sends.sum(axis=-1).tolist(),
+        seconds[:3] + unmeasured[3:],
+        unmeasured[:-1] + seconds[3:],
+        costs.server_bytes_up.tolist(),
+        costs.server_bytes_down.tolist(),
+        strict=True,
     )
-    up, down, counts = (
-        costs.server_bytes_up,
-        costs.server_bytes_down,
-        costs.sends.sum(axis=-1),
-    )
-    names, nan = STEPS if signs is None else STEPS_WITH_CHECK, float("nan")
-    times = [(own, nan) for own in seconds[:3]] + [(nan, seconds[3])]
-    if signs is not None:
-        times.insert(3, (nan, nan))  # nothing is signed here
-    return tuple(
-        StepReport(name, int(count), *both, int(sent), int(answered))
-        for name, count, both, sent, answered in zip(
-            names, counts, times, up, down, strict=True
-        )
-    )
+    return tuple(StepReport(*column) for column in columns)

@@ -1,6 +1,8 @@
-"""A padded round as array programs.
+"""Pad the inputs of a round and sum them by array programs.
 
-Blocks of about one size go through one of them together.
+Blocks of about one size go through one program together. XLA takes coordinates in chunks
+of whole keystream blocks; each stream of a chunk is made once, and every client gathers
+those that it uses. On an NVIDIA GPU a kernel (`_pad_kernel`) takes the place of that.
 """
 
 from __future__ import annotations
@@ -12,26 +14,20 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
-from jax.experimental import pallas as pl
-from jax.experimental.pallas import triton
 from jaxtyping import Array
 
 from mrsa_jax._core.arrays import varying_like
-from mrsa_jax._core.chacha20 import TILE, keystream_words, woven
+from mrsa_jax._core.chacha20 import keystream_words
 from mrsa_jax._core.device import (
     at_once,
     chosen_form,
     is_traced,
-    num_programs,
     within_memory,
 )
-from mrsa_jax._core.kernels import launch
 from mrsa_jax._core.prime import is_power_of_two
 from mrsa_jax._core.status import Status
 from mrsa_jax.modular import Ring, add, ring_of, ring_sum_over, subtract
 from mrsa_jax.secagg._pad_tables import (
-    PAIR_PAD,
-    SELF_PAD,
     Edges,
     Place,
     Round,
@@ -43,161 +39,8 @@ from mrsa_jax.secagg._pad_tables import (
     table_of,
     tallied,
 )
-from mrsa_jax.secagg._types import Block, RingResult, SegmentPlan, padded_length
-
-# ---- A padded round in one launch on NVIDIA GPUs (Pallas, through Triton).
-#
-# A program takes some clients of a block over one tile of coordinates, a keystream
-# block in each
-# thread. It makes each of a client's pads in registers and adds it to the client's
-# input there: no
-# keystream is ever in memory. The keystream of a pair is made twice, once for each end,
-# which costs
-# arithmetic and spares all traffic. Import inside functions only, where the form is
-# "pallas".
-
-
-def blocks_by_kernel(
-    round_: Round,
-    table: Table,
-    place: Place,
-    ring: Ring,
-    num_blocks: int,
-    out: Array | None,
-    padded: bool,
-) -> tuple[Array | None, Array]:
-    """Pad the inputs of blocks of about one size, and sum them in parts.
-
-    Args:
-        round_: The round.
-        table: The blocks' streams, each leaf with a leading axis of blocks; so the
-            others.
-        place: Where they lie.
-        ring: Their rings.
-        num_blocks: Of keystream, that cover each block's coordinates (static).
-        out: uint32[n, d] to write padded inputs to; None where no row of it is kept.
-        padded: Whether to write them (static).
-
-    Returns:
-        The padded inputs, if written, and uint32[blocks, parts, coordinates], whose sum
-        over the parts in each block's ring is the block's total; what lies beyond a
-        block's last coordinate means nothing.
-    """
-    num, size = table.sends.shape
-    tiles, tile = -(-num_blocks // TILE), residues_of(ring.is_power) * TILE
-    parts = max(1, min(size, num_programs(TILE) // (num * tiles)))
-    each = -(-size // parts)
-    parts = -(-size // each)
-    clients, dim = round_.inputs.shape
-    # clients beyond the last, who use no stream
-    absent = ((0, 0), (0, parts * each - size))
-    inputs = [
-        jnp.asarray(round_.inputs),
-        jnp.pad(jnp.asarray(place.members), absent, constant_values=clients),
-        jnp.pad(table.sends.astype(jnp.int32), absent),
-        jnp.stack([jnp.asarray(place.start), jnp.asarray(place.stop)], axis=1),
-        _numbers(round_, place, ring),
-        table.seeds,
-        jnp.pad(table.heads, ((0, 0), (0, 2 * (parts * each - size))), mode="edge"),
-        table.uses,
-    ]
-    shapes = [(num, parts, tiles * tile), (clients, dim)][: 2 if padded else 1]
-    aliases = {} if out is None else {len(inputs): 1}
-    inputs += [] if out is None else [out]
-    kernel = functools.partial(
-        _kernel, ring.is_power, each, clients, table.seeds.shape[1] - size, len(inputs)
-    )
-    results = [jax.ShapeDtypeStruct(shape, jnp.uint32) for shape in shapes]
-    grid = tiles, parts, num
-    found = launch("pads", kernel, grid, results, *inputs, input_output_aliases=aliases)
-    return (found[1] if padded else None), found[0]
-
-
-def _numbers(round_: Round, place: Place, ring: Ring) -> Array:
-    """Return each block's words: of its nonces, and of its ring."""
-    own = jnp.asarray(place.number)
-    words = (own, round_.index, *(getattr(ring, name) for name in _WORDS))
-    return jnp.stack(
-        [jnp.broadcast_to(jnp.asarray(word), own.shape) for word in words], axis=1
-    )
-
-
-_WORDS = ("low_bits", "modulus", "shift", "divisor", "reciprocal")
-
-
-def _kernel(
-    is_power: bool, each: int, clients: int, pairs: int, num_inputs: int, *refs: Any
-) -> None:
-    """Pad `each` clients' inputs of one tile and sum them without what the server removes."""
-    inputs, members, sends, bounds, numbers, seeds, heads, uses = refs[:8]
-    sums, *padded = refs[num_inputs:]
-    tile, part, block = (pl.program_id(axis) for axis in range(3))
-    width = residues_of(is_power)
-    size = width * TILE
-    ring = Ring(is_power, *(numbers[block, 2 + place] for place in range(len(_WORDS))))
-    first = bounds[block, 0] + tile * jnp.int32(size)
-    inside = first + jnp.arange(size, dtype=jnp.int32) < bounds[block, 1]
-    counters = (tile * jnp.int32(TILE) + jnp.arange(TILE, dtype=jnp.int32)).astype(
-        jnp.uint32
-    )
-
-    def use(place: Array, carry: tuple[Any, Array]) -> tuple[Any, Array]:
-        tallies, subtracted = carry
-        stream, sign = (
-            uses[block, place] >> jnp.int32(1),
-            uses[block, place] & jnp.int32(1),
-        )
-        label = jnp.where(
-            stream < jnp.int32(pairs), jnp.uint32(PAIR_PAD), jnp.uint32(SELF_PAD)
-        )
-        words = keystream_words(
-            [seeds[block, stream, word] for word in range(8)],
-            counters,
-            (label, numbers[block, 0], numbers[block, 1]),
-            (TILE,),
-        )
-        step = len(words) // width
-        flip = jnp.uint32(0) - sign.astype(jnp.uint32)
-        tallies = [
-            tallied(tally, words[step * k : step * (k + 1)], flip)
-            for k, tally in enumerate(tallies)
-        ]
-        return tallies, subtracted + sign.astype(jnp.uint32)
-
-    def pads(row: Array) -> Array:
-        start = [nothing((TILE,), is_power)] * width, jnp.uint32(0)
-        begin, end = heads[block, row], heads[block, row + jnp.int32(1)]
-        tallies, subtracted = lax.fori_loop(begin, end, use, start)
-        # in the order of coordinates from here on
-        return settled(tuple(map(woven, zip(*tallies, strict=True))), subtracted, ring)
-
-    def client(place: Array, total: Array) -> Array:
-        member = members[block, place]
-        known = jnp.minimum(member, jnp.int32(clients - 1))
-        here = inside & (sends[block, place] != jnp.int32(0))
-        at = pl.ds(first, size)
-
-        def row(number: Array, carry: tuple[Array, Array]) -> tuple[Array, Array]:
-            found = pads(jnp.int32(2) * place + number)
-            return add(carry[0], found, ring), found
-
-        own = triton.load(inputs.at[known, at], mask=here, other=jnp.uint32(0))
-        none = jnp.zeros(size, jnp.uint32)
-        sent, removed = lax.fori_loop(jnp.int32(0), jnp.int32(2), row, (own, none))
-        for out in padded:
-            mine = inside & (member < jnp.int32(clients))
-            triton.store(out.at[known, at], sent, mask=mine)
-        return add(total, subtract(sent, removed, ring), ring)
-
-    begin = part * jnp.int32(each)
-    # nothing to do beyond the block's last coordinate
-    end = jnp.where(first < bounds[block, 1], begin + jnp.int32(each), begin)
-    total = lax.fori_loop(begin, end, client, jnp.zeros(size, jnp.uint32))
-    triton.store(sums.at[block, part, pl.ds(tile * jnp.int32(size), size)], total)
-
-
-# ---- A padded round as array programs: blocks of about one size go through one of them
-# together.
+from mrsa_jax.secagg.plans import Block, RingResult, SegmentPlan
+from mrsa_jax.secagg.seeds import padded_length
 
 
 def edge_places(block: Block, round_: Round) -> Any:
@@ -341,6 +184,8 @@ def padded_blocks(
     # keystream on a GPU, and XLA makes it in chunks everywhere else
     table = jax.vmap(table_of, (None, 0, 0))(round_, edges, place)
     if chosen_form(("xla", "pallas"), round_) == "pallas":
+        from mrsa_jax.secagg._pad_kernel import blocks_by_kernel
+
         out, sums = blocks_by_kernel(
             round_, table, place, ring, num_blocks, out, padded
         )
@@ -402,11 +247,6 @@ def _put(out: Array, rows: Array, place: Place) -> Array:
         rows, mode="drop"
     )
 
-
-# ---- by XLA, where there is neither numba nor an NVIDIA GPU: coordinates go in chunks
-# of whole
-# keystream blocks; each stream of a chunk is made once, and every client gathers those
-# that it uses
 
 _UNROLLED = 4  # streams that a client gathers in one step
 

@@ -18,7 +18,7 @@ from jaxtyping import Array
 from mrsa_jax._core.prime import multiply_wide
 from mrsa_jax._core.status import FEWEST_IN_A_SUM, Status
 from mrsa_jax.modular import Ring, reduce_words, subtract
-from mrsa_jax.secagg._types import Seeds
+from mrsa_jax.secagg.seeds import Seeds
 
 # First nonce word of a pad: pair and self streams can never meet, whatever the seeds.
 PAIR_PAD, SELF_PAD = 1, 2

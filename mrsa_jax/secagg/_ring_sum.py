@@ -34,15 +34,8 @@ from mrsa_jax._core.status import FEWEST_IN_A_SUM, Status
 from mrsa_jax.modular import Ring, ring_of, ring_sum_over
 from mrsa_jax.secagg._pad_arrays import classes_of, edge_places, pads_by_arrays
 from mrsa_jax.secagg._pad_tables import PAIR_PAD, SELF_PAD, Edges, Round, status_of
-from mrsa_jax.secagg._types import (
-    Block,
-    RingResult,
-    Seeds,
-    SegmentPlan,
-    edge_rows,
-    nonce_word,
-    padded_length,
-)
+from mrsa_jax.secagg.plans import Block, RingResult, SegmentPlan
+from mrsa_jax.secagg.seeds import Seeds, edge_rows, nonce_word, padded_length
 from mrsa_watch._base.errors import require
 
 Fidelity = Literal["array", "sets"]

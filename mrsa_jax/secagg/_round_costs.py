@@ -19,9 +19,9 @@ from mrsa_jax._core.arrays import needs_values, pytree
 from mrsa_jax._core.prime import words_per_residue
 from mrsa_jax._core.status import STEPS, STEPS_WITH_CHECK
 from mrsa_jax.modular import check_modulus
-from mrsa_jax.secagg._aggregator_state import admitted, memberships
 from mrsa_jax.secagg._conditions import check_rounds
-from mrsa_jax.secagg._types import Block, SegmentPlan, segment_plan
+from mrsa_jax.secagg.lists import without_lonely
+from mrsa_jax.secagg.plans import Block, SegmentPlan, memberships, segment_plan
 from mrsa_watch._base.errors import check_integer, require
 from mrsa_watch._base.html import finding, telling
 
@@ -163,53 +163,75 @@ def round_costs(
     Source: CCESA, Algorithm 1 and Appendix D; differs from the paper in counting ids,
     headers, tags and one's own share (docs/errata.md).
     """
-    edges, alive, limits = check_rounds(adjacency, survivors, thresholds)
-    t = limits.astype(np.int64)
-    sums = _blocks(plan, edges.shape[-1], dim, modulus)
-    residue_bytes, own_words, words = _pads_of(sums, edges.shape[-1])
-    summed = admitted(sums, alive[..., 3, :], blocks)
-    own2, own3 = alive[..., 2, :].astype(np.float64), summed.astype(np.float64)
-    lost = own2 - own3  # V2 less those summed: their pads with those must be removed
-    # neighbours in V_s, in the sum, and in V2 in a block with the client; exact in
-    # float64
-    joined = edges.astype(np.float64)
-    shared = joined if np.ndim(words) == 0 else joined * (words > 0.0)
-    near = [_near(joined, alive[..., s, :].astype(np.float64)) for s in (1, 2)]
-    near3, near_in_block = own3 * _near(joined, own3), _near(shared, own2)
-    crossing = lost * _near(shared, own3)
-    removed = own3 * own_words + lost * _near(joined, own3, words)
-    used = np.minimum(t, edges.shape[-1])  # more shares than clients are never gathered
-    products = (own3 + (crossing > 0)) * (used * used + LIMBS * used)
+    graph, alive, limits = check_rounds(adjacency, survivors, thresholds)
+    sums = _blocks(plan, graph.shape[-1], dim, modulus)
+    summed = without_lonely(sums, alive[..., 3, :], blocks)
+    signs = None if signers is None else np.asarray(signers)
+    if signs is not None:
+        fits = signs.dtype == np.bool_ and signs.shape == summed.shape
+        rule = f"must be bool{list(summed.shape)}"
+        require(fits, "signers", rule, signs.dtype, signs.shape)
+    return count_costs(CheckedRounds(graph, alive, limits, summed, sums), signs)
+
+
+class CheckedRounds(NamedTuple):
+    """Checked rounds, along leading axes.
+
+    Attributes:
+        adjacency: bool[..., n, n].
+        survivors: bool[..., 5, n], V0 to V4.
+        thresholds: integers, one or [..., n].
+        summed: bool[..., n], V3 less those who count as lost (`admitted`).
+        plan: Blocks of the rounds.
+    """
+
+    adjacency: np.ndarray
+    survivors: np.ndarray
+    thresholds: np.ndarray
+    summed: np.ndarray
+    plan: SegmentPlan
+
+
+def count_costs(rounds: CheckedRounds, signs: np.ndarray | None) -> RoundCosts:
+    """Return `round_costs` of checked rounds; bool[..., n] sign in the consistency check."""
+    alive = rounds.survivors
+    summed = rounds.summed
+    num_clients = rounds.adjacency.shape[-1]
+    t = rounds.thresholds.astype(np.int64)
+    pads = _pads_of(rounds.plan, num_clients)
+    # counts as products of matrices, exact in float64
+    joined = rounds.adjacency.astype(np.float64)
+    shares_pads = joined
+    if np.ndim(pads.shared_words) > 0:
+        shares_pads = joined * (pads.shared_words > 0.0)
+    in_v2 = alive[..., 2, :].astype(np.float64)
+    in_sum = summed.astype(np.float64)
+    lost = in_v2 - in_sum  # their pads with those summed must be removed
+    near2 = _near(joined, in_v2)
+    crossing = lost * _near(shares_pads, in_sum)
+    removed = in_sum * pads.self_words + lost * _near(joined, in_sum, pads.shared_words)
+    used = np.minimum(t, num_clients)  # more shares than clients are never gathered
+    products = (in_sum + (crossing > 0)) * (used * used + LIMBS * used)
+    counted = _Counts(
+        near1=_near(joined, alive[..., 1, :].astype(np.float64)),
+        near2=near2,
+        near3=in_sum * _near(joined, in_sum),
+        near_in_block=_near(shares_pads, in_v2),
+        shares_sent=near2 + in_sum,
+        pad_words=pads.self_words + _near(joined, in_v2, pads.shared_words),
+        removed_words=removed.sum(axis=-1),
+        agreements=crossing.sum(axis=-1),
+        products=products.sum(axis=-1),
+    )
+    counts = _Counts(*(np.asarray(count, np.int64) for count in counted))
     answers = alive[..., 4, :] & summed
-    counts = _Counts(
-        *(
-            np.asarray(part).astype(np.int64)
-            for part in (
-                near[0],
-                near[1],
-                near3,
-                near_in_block,
-                near[1] + own3,
-                own_words + _near(joined, own2, words),
-                removed.sum(axis=-1),
-                crossing.sum(axis=-1),
-                products.sum(axis=-1),
-            )
-        )
-    )
-    sends = np.stack([*(alive[..., s, :] for s in (1, 2, 3)), answers], axis=-2)
-    costs = _assemble(
-        sends, counts, np.broadcast_to(t, counts.near1.shape), residue_bytes
-    )
-    if signers is None:
+    sends = np.concatenate([alive[..., 1:4, :], answers[..., None, :]], axis=-2)
+    limits = np.broadcast_to(t, counts.near1.shape)
+    costs = _assemble(sends, counts, limits, pads.residue_bytes)
+    if signs is None:
         return costs
-    signs = np.asarray(signers)
-    fits = signs.dtype == np.bool_ and signs.shape == summed.shape
-    require(
-        fits, "signers", f"must be bool{list(summed.shape)}", signs.dtype, signs.shape
-    )
-    checked = _near(joined, signs.astype(np.float64)).astype(np.int64)
-    return _with_check(costs, summed, counts, signs, checked)
+    near = _near(joined, signs.astype(np.float64)).astype(np.int64)
+    return _with_check(costs, summed, counts, signs, near)
 
 
 def _with_check(
@@ -272,24 +294,29 @@ def _blocks(plan: Any, num_clients: int, dim: Any, modulus: Any) -> SegmentPlan:
     return segment_plan(plan, num_clients)
 
 
-def _pads_of(plan: SegmentPlan, num_clients: int) -> tuple[np.ndarray, np.ndarray, Any]:
-    """Return the bytes of each client's packed input and the keystream words of its pads.
+class _Pads(NamedTuple):
+    """Bytes and keystream of a plan.
 
-    int64[n], float64[n] for its self pads and float64[n, n] for those with each other
-    client, 0 without a common block; one number for a single block, which holds
-    everybody.
+    Attributes:
+        residue_bytes: int64[n], of each client's packed input.
+        self_words: float64[n], keystream words of each client's self pads.
+        shared_words: float64[n, n], of its pads with each other client, 0 without a
+            common block; one number for a single block, which holds everybody.
     """
+
+    residue_bytes: np.ndarray
+    self_words: np.ndarray
+    shared_words: Any
+
+
+def _pads_of(plan: SegmentPlan, num_clients: int) -> _Pads:
     members = memberships(plan, num_clients).astype(np.float64)
-    widths = [(block.stop - block.start, block.modulus) for block in plan]
-    bits = np.asarray(
-        [width * (ring - 1).bit_length() for width, ring in widths], np.float64
-    )
-    words = np.asarray(
-        [width * words_per_residue(ring) for width, ring in widths], np.float64
-    )
-    own_bits = (bits @ members).astype(np.int64)
+    widths = np.asarray([block.stop - block.start for block in plan], np.float64)
+    bits = widths * [(block.modulus - 1).bit_length() for block in plan]
+    words = widths * [words_per_residue(block.modulus) for block in plan]
+    residue_bytes = -(-(bits @ members).astype(np.int64) // 8)
     shared = words[0] if len(plan) == 1 else (members * words[:, None]).T @ members
-    return -(-own_bits // 8), words @ members, shared
+    return _Pads(residue_bytes, words @ members, shared)
 
 
 def expected_costs(
@@ -339,7 +366,8 @@ def expected_costs(
         0.0 <= q <= 1.0, "step_dropout_rate", "must lie in [0, 1]", step_dropout_rate
     )
     t = check_integer(threshold, "threshold", 1)
-    residue_bytes, _, words = _pads_of(_blocks(None, n, dim, modulus), n)
+    pads = _pads_of(_blocks(None, n, dim, modulus), n)
+    words = pads.shared_words
     stay = (1.0 - q) ** np.arange(5)
     sends = np.repeat(stay[1:, None], n, axis=1)
     near1, near2, near3 = (np.full(n, k * stay[s]) for s in (1, 2, 3))
@@ -356,7 +384,7 @@ def expected_costs(
         np.asarray(crossing),
         np.asarray((present + lost) * (t * t + LIMBS * t)),
     )
-    return _assemble(sends, counts, np.full(n, float(t)), residue_bytes)
+    return _assemble(sends, counts, np.full(n, float(t)), pads.residue_bytes)
 
 
 def fedavg_costs(
@@ -383,7 +411,7 @@ def fedavg_costs(
     n = check_integer(num_clients, "num_clients", 1)
     nothing = np.zeros((4, n), np.int64)
     up = nothing.copy()
-    up[2] = _pads_of(_blocks(None, n, dim, modulus), n)[0]
+    up[2] = _pads_of(_blocks(None, n, dim, modulus), n).residue_bytes
     idle, server = (
         Operations(*[own] * len(_KINDS)) for own in (nothing, nothing[:, 0])
     )
@@ -426,32 +454,38 @@ def _assemble(
         listed + IDENTITY * (near3 + 1),
         zero,
     )
-    # at which steps who does what
-    client: dict[str, dict[int, Any]] = {
+    # by kind, at which steps who does what
+    client = {
         "key_pairs": {0: zero + _SECRETS},
         "key_agreements": {1: near1, 2: counts.near_in_block},
         "share_products": {1: _SECRETS * LIMBS * t * (near1 + 1)},
         "encryptions": {1: near1, 2: near2},
         "prg_words": {2: counts.pad_words},
     }
-    server: dict[str, dict[int, Any]] = {
+    server = {
         "key_agreements": {3: counts.agreements},
         "prg_words": {3: counts.removed_words},
         "interpolation_products": {3: counts.products},
     }
-    none = np.zeros_like(counts.removed_words)
     bytes_up = sends * np.stack(up, axis=-2)
+    # clients who are lost do nothing: 0 where they do not send
+    of_clients = _operations(client, zero, -2)
     return RoundCosts(
         np.broadcast_to(sends, bytes_up.shape),
         bytes_up,
         sends * np.stack(down, axis=-2),
-        Operations(
-            *(sends * _by_step(client.get(name, {}), zero, -2) for name in _KINDS)
-        ),
-        Operations(*(_by_step(server.get(name, {}), none, -1) for name in _KINDS)),
+        Operations(*(sends * amounts for amounts in of_clients)),
+        Operations(*_operations(server, np.zeros_like(counts.removed_words), -1)),
     )
 
 
-def _by_step(given: dict[int, Any], zero: np.ndarray, axis: int) -> np.ndarray:
-    """Return what is done at each of the four steps, zeros where nothing is given."""
-    return np.stack([given.get(step, zero) for step in range(4)], axis=axis)
+def _operations(
+    amounts: dict[str, dict[int, np.ndarray]], zero: np.ndarray, axis: int
+) -> list[np.ndarray]:
+    """Lay out the operations of each kind at each of the four steps."""
+    operations = []
+    for name in _KINDS:
+        by_step = amounts.get(name, {})
+        steps = [by_step.get(step, zero) for step in range(4)]
+        operations.append(np.stack(steps, axis=axis))
+    return operations

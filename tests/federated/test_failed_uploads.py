@@ -217,7 +217,7 @@ def test_an_aggregator_that_does_not_look_ends_at_the_first() -> None:
         def aggregate(
             self, key: Any, state: Any, updates: Any, members: Any, alive: Any
         ) -> Any:
-            out = mj.secagg._aggregator_state.AggregateOut(
+            out = mj.secagg.averages.AggregateOut(
                 jnp.zeros(_DIM),
                 jnp.int32(0),
                 None,

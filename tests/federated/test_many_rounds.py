@@ -18,7 +18,7 @@ import pytest
 
 import mrsa_jax as mj
 from mrsa_jax.federated.programs import runs_program
-from mrsa_jax.secagg import _aggregator_state
+from mrsa_jax.secagg.averages import AggregateOut
 
 _CLIENTS, _COHORT, _DIM, _ROUNDS = 6, 4, 650, 9
 _MODEL = mj.federated.logistic(10)
@@ -247,7 +247,7 @@ class _OnTheHost:
     ) -> tuple[Any, int]:
         alive = np.asarray(survivors)
         mean = jnp.asarray(np.asarray(updates)[alive].mean(axis=0))
-        out = _aggregator_state.AggregateOut(
+        out = AggregateOut(
             mean,
             jnp.int32(0),
             mean,

@@ -21,7 +21,7 @@ import pytest
 import mrsa_jax as mj
 from mrsa_jax._core import device as _device
 from mrsa_jax.federated.programs import rounds_program
-from mrsa_jax.secagg import _aggregator_state
+from mrsa_jax.secagg.averages import AggregateOut
 
 _CLIENTS, _COHORT, _DIM = 6, 4, 650
 _MODEL = mj.federated.logistic(10)
@@ -212,7 +212,7 @@ class _OnTheHost:
         self, key: Any, state: int, updates: Any, members: Any, survivors: Any
     ) -> tuple[Any, int]:
         mean = jnp.asarray(np.asarray(updates)[np.asarray(survivors)].mean(axis=0))
-        out = _aggregator_state.AggregateOut(
+        out = AggregateOut(
             mean,
             jnp.int32(0),
             mean,

@@ -12,7 +12,7 @@ import pytest
 
 from mrsa_jax import ConfigurationError
 from mrsa_jax.graphs import check_adjacency, complete, edges, erdos_renyi
-from mrsa_jax.secagg import _types
+from mrsa_jax.secagg.seeds import edge_rows
 
 PATH = np.asarray([[0, 1, 0], [1, 0, 1], [0, 1, 0]], bool)
 
@@ -62,4 +62,4 @@ def test_edges_are_lexicographic() -> None:
 
 def test_edges_of_the_complete_graph_number_the_pair_seeds() -> None:
     found = edges(complete(6).sample(jax.random.key(0)))
-    assert _types.edge_rows(found[:, 0], found[:, 1], 6).tolist() == list(range(15))
+    assert edge_rows(found[:, 0], found[:, 1], 6).tolist() == list(range(15))

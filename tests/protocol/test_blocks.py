@@ -34,8 +34,8 @@ from mrsa_jax.protocol.messages import (
     UnmaskShares,
 )
 from mrsa_jax.secagg import Block, complete_plan, segment_plan
-from mrsa_jax.secagg._aggregator_state import heeded, holders, signing
-from mrsa_jax.secagg._outcome import judged
+from mrsa_jax.secagg.lists import heeded, holders, signing
+from mrsa_jax.secagg.outcome import judged
 
 N, T, LIMIT = 6, 2, 4
 PAIRS = np.arange(N) // T
@@ -711,9 +711,10 @@ def test_sets_give_what_messages_give():
             blocks=numbers,
             contexts=[MODEL] * len(graph),
         )
-        left, _ = signing(graph, heeded(plan, graph, alive, limits, numbers), limits)
+        before, summed = heeded(plan, graph, alive, limits, numbers)
+        left, _ = signing(graph, before, limits)
         assert np.array_equal(real.transcript.survivors, left)
-        found = judged(graph, left, holders(graph, left[4]) >= limits, plan, numbers)
+        found = judged(graph, left, summed, holders(graph, left[4]) >= limits, plan)
         for name in ("status", "summed", "learned", "is_reliable", "is_private"):
             assert np.array_equal(getattr(real, name), getattr(found, name))
         statuses.add(real.status)

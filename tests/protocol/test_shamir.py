@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from mrsa_jax import ConfigurationError
-from mrsa_jax.protocol import _shamir as shamir, recover, share
+from mrsa_jax.protocol import recover, shamir, share
 from mrsa_jax.protocol.errors import ForgedShareError
 
 PRIME = 2**31 - 1

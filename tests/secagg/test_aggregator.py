@@ -9,7 +9,7 @@ import mrsa_jax as mj
 from mrsa_jax._core.arrays import on_device
 from mrsa_jax.quantize import stochastic
 from mrsa_jax.secagg import key_material, ring_average
-from mrsa_jax.secagg._aggregator_state import AggregateOut
+from mrsa_jax.secagg.averages import AggregateOut
 
 
 @pytest.mark.parametrize(

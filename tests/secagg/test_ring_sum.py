@@ -334,7 +334,7 @@ def _rounds_of_seven():
 
 def test_every_form_gives_the_same_bits(monkeypatch):
     """Compiled loops, XLA and kernels, of which each program takes two of the clients."""
-    monkeypatch.setattr("mrsa_jax.secagg._pad_arrays.num_programs", lambda threads: 16)
+    monkeypatch.setattr("mrsa_jax.secagg._pad_kernel.num_programs", lambda threads: 16)
     for plan, ids, edges, alive, first in _rounds_of_seven():
         inputs = inputs_for(plan, seed=first % 7, n=7, d=4151)
         seeds = derive_seeds(key_material(9), ids, 4, edges)

@@ -18,7 +18,7 @@ from mrsa_jax.secagg import (
     ring_sum,
     segment_plan,
 )
-from mrsa_jax.secagg._types import edge_rows
+from mrsa_jax.secagg.seeds import edge_rows
 
 
 @pytest.mark.parametrize(

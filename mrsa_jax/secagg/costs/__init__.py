@@ -1,4 +1,4 @@
-"""What rounds cost: the papers' bits, and seconds out of bytes and operations."""
+"""Count the seconds of rounds from their bytes and operations."""
 
 from mrsa_watch._base.late import late_names
 

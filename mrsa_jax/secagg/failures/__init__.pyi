@@ -7,7 +7,6 @@ from ._theory import (
 )
 from ._theory_exact import (
     exact_reliability_union_bound as exact_reliability_union_bound,
-    isolation_bound as isolation_bound,
     log_disconnection_probability as log_disconnection_probability,
     log_reliability_first_moment as log_reliability_first_moment,
     unmasking_bound as unmasking_bound,

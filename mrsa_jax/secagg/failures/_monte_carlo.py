@@ -106,16 +106,13 @@ class FailureRates:
         return rows_of_rates(self)
 
 
-def rows_of_rates(found: Any) -> list[tuple[str, str]]:
-    """Return the rates among an object's fields with their intervals, as a notebook shows them."""
-    rows = [("rounds", f"{found.trials:,}")]
-    for field in dataclasses.fields(found):
-        rate = getattr(found, field.name)
+def rows_of_rates(rates: Any) -> list[tuple[str, str]]:
+    """List an object's rates with their intervals, as a notebook shows them."""
+    rows = [("rounds", f"{rates.trials:,}")]
+    for name, rate in vars(rates).items():
         if hasattr(rate, "upper"):
             interval = f"{number(rate.lower)} to {number(rate.upper)}"
-            rows.append(
-                (field.name.replace("_", " "), f"{number(rate.rate)} ({interval})")
-            )
+            rows.append((name.replace("_", " "), f"{number(rate.rate)} ({interval})"))
     return rows
 
 
@@ -133,11 +130,11 @@ def failure_rates(
     mesh: Mesh | None = None,
     first: int | np.integer = 0,
 ) -> FailureRates:
-    """Return how often a round of CCESA(n, p) ends without a sum, and why, by simulation.
+    """Count how often a round of CCESA(n, p) ends without a sum, and why.
 
-    Each trial draws a new Erdős–Rényi graph and new losses. Nothing is counted where
-    the chance is far below 1 / `num_trials`: see `rare_failure_rates` and the bounds of
-    Theorems 5 and 6.
+    Rounds are simulated: each trial draws a new Erdős–Rényi graph and new losses.
+    Nothing is counted where the chance is far below 1 / `num_trials`: see
+    `rare_failure_rates` and the bounds of Theorems 5 and 6.
 
     Args:
         seed: Integer or typed key. Trial b uses the graph and the losses of round 0 of
@@ -163,8 +160,8 @@ def failure_rates(
     Raises:
         ConfigurationError: If an argument is out of range or of the wrong kind.
 
-    Cost: n^2 per round; at n = 100 about 15 microseconds of a CPU core, half of them
-    for the random words of the 4,950 pairs.
+    Cost: n^2 per round; at n = 100 about 25 microseconds of a CPU core, most of them for
+    the random words of the 4,950 pairs.
 
     Examples:
         >>> import mrsa_jax as mj
@@ -212,7 +209,7 @@ def failure_rates_of(
     mesh: Mesh | None = None,
     first: int | np.integer = 0,
 ) -> FailureRates:
-    """Return how often a round over any graph, with any losses, ends without a sum, and why.
+    """Count how often a round over any graph, with any losses, ends without a sum.
 
     Args:
         seed: Integer or typed key.
@@ -262,8 +259,7 @@ def failure_rates_of(
     key = as_key(seed)
     trials = check_integer(num_trials, "num_trials", 1, 2**32 - 1)
     begin = check_integer(first, "first", 0, 2**32 - 1 - trials)
-    in_loops = over is None and _judging.is_compiled(graph, steps)
-    chunk = devices * _judging.default_chunk(graph.num_clients, in_loops)
+    chunk = devices * _judging.default_chunk(graph.num_clients)
     if chunk_size is not None:
         chunk = -(-check_integer(chunk_size, "chunk_size", 1) // devices) * devices
     require(
@@ -272,22 +268,17 @@ def failure_rates_of(
 
     def counted(chunk: int) -> FailureRates:
         bytes_seen = np.zeros(256, np.int64)
-        survivors, too_few = 0, 0
+        survivors = 0
+        too_few = 0
         for done in range(0, trials, chunk):
             count = min(chunk, trials - done)
-            verdicts, sums = _judging.judge_trials(
-                graph,
-                steps,
-                limits,
-                key,
-                begin + done,
-                count,
-                -(-chunk // devices) * devices,
-                over,
+            whole = -(-chunk // devices) * devices
+            judged = _judging.judge_trials(
+                graph, steps, limits, key, begin + done, count, whole, over
             )
-            bytes_seen += np.bincount(verdicts, minlength=256)
-            survivors += int(sums.sum(dtype=np.int64))
-            too_few += int((sums < FEWEST_IN_A_SUM).sum())
+            bytes_seen += np.bincount(judged.bytes, minlength=256)
+            survivors += int(judged.num_summed.sum(dtype=np.int64))
+            too_few += int((judged.num_summed < FEWEST_IN_A_SUM).sum())
             if progress is not None:
                 progress(done + count, trials)
         return _summary(bytes_seen, trials, survivors, too_few)
@@ -298,30 +289,34 @@ def failure_rates_of(
 
 def thresholds_of(value: Any, argument: str, num_clients: int) -> np.ndarray:
     """Return thresholds as int32[n], or raise naming `argument`."""
-    return np.broadcast_to(
-        check_thresholds(value, argument, num_clients), (num_clients,)
-    ).copy()
+    limits = check_thresholds(value, argument, num_clients)
+    return np.broadcast_to(limits, (num_clients,)).copy()
 
 
 def _summary(
     bytes_seen: np.ndarray, trials: int, survivors: int, too_few: int
 ) -> FailureRates:
-    flags = np.arange(256)
-    unreliable = (flags & _verdicts.UNRELIABLE) != 0
-    not_private = (flags & _verdicts.NOT_PRIVATE) != 0
+    def rate(flag: int) -> Rate:
+        return Rate.of(rounds_with(bytes_seen, flag), trials)
 
-    def rate(chosen: np.ndarray) -> Rate:
-        return Rate.of(int(bytes_seen[chosen].sum()), trials)
-
+    either = rounds_with(bytes_seen, _verdicts.UNRELIABLE | _verdicts.NOT_PRIVATE)
+    unreliable = rate(_verdicts.UNRELIABLE)
+    not_private = rate(_verdicts.NOT_PRIVATE)
+    both = unreliable.count + not_private.count - either
     return FailureRates(
         trials=trials,
-        no_sum=rate((flags & _verdicts.NO_SUM) != 0),
-        unreliable=rate(unreliable),
-        not_private=rate(not_private),
-        failed=rate(unreliable | not_private),
-        both=rate(unreliable & not_private),
-        disconnected=rate((flags & _verdicts.DISCONNECTED) != 0),
-        unmaskable=rate((flags & _verdicts.UNMASKABLE) != 0),
+        no_sum=rate(_verdicts.NO_SUM),
+        unreliable=unreliable,
+        not_private=not_private,
+        failed=Rate.of(either, trials),
+        both=Rate.of(both, trials),
+        disconnected=rate(_verdicts.DISCONNECTED),
+        unmaskable=rate(_verdicts.UNMASKABLE),
         too_few=Rate.of(too_few, trials),
         mean_survivors=survivors / trials,
     )
+
+
+def rounds_with(bytes_seen: np.ndarray, flags: int) -> int:
+    """Count the rounds whose byte has at least one of some flags."""
+    return int(bytes_seen[np.arange(256) & flags > 0].sum())

@@ -2,7 +2,7 @@
 
 CCESA (Choi, Sohn, Han, Moon) claims P_e^(p) below 1e-40, which no simulation can meet
 by counting. Here rounds are drawn given one failure and weighted back exactly
-(`_judging`).
+(`_planted`).
 """
 
 from __future__ import annotations
@@ -21,15 +21,21 @@ from mrsa_jax._core.arrays import needs_values
 from mrsa_jax._core.device import at_once, within_memory
 from mrsa_jax._core.statistics import binomial_interval
 from mrsa_jax._core.streams import as_key, fold
-from mrsa_jax.secagg.failures import _judging, _verdicts
-from mrsa_jax.secagg.failures._judging import (
+from mrsa_jax.secagg.failures import _verdicts
+from mrsa_jax.secagg.failures._judging import default_chunk
+from mrsa_jax.secagg.failures._monte_carlo import (
+    rounds_with,
+    rows_of_rates,
+    thresholds_of,
+)
+from mrsa_jax.secagg.failures._planted import (
     Planted,
     isolated_cuts,
+    judge_planted,
     lost_secrets,
     plant_cuts,
     plant_lost_secrets,
 )
-from mrsa_jax.secagg.failures._monte_carlo import rows_of_rates, thresholds_of
 from mrsa_jax.secagg.failures._theory import log_chance, log_sum
 from mrsa_jax.secagg.failures._theory_exact import log_disconnection_probability
 from mrsa_watch._base.errors import check_chance, check_integer, require
@@ -144,9 +150,10 @@ def rare_failure_rates(
     *,
     progress: Callable[[int, int], Any] | None = None,
 ) -> RareFailureRates:
-    """Return the chances that a round of CCESA(n, p) is unreliable or not private, however small.
+    """Estimate the chances that a round of CCESA(n, p) is unreliable or not private.
 
-    Choose it where `failure_rates` counts nothing; both estimate the same chances.
+    They may be as small as they like: choose it where `failure_rates` counts nothing;
+    both estimate the same chances.
 
     Not private: rounds are drawn given that G_3 is disconnected. A cut of V3 is chosen
     in proportion to its chance to have no edge, the rest of the round is drawn given
@@ -197,55 +204,46 @@ def rare_failure_rates(
         progress is None or callable(progress), "progress", "must be callable", progress
     )
     graph = graphs.erdos_renyi(n, p)
-    compiled = _judging._runs_loops()
-    chunk = min(
-        at_once("planted", _PLANTED_BYTES * n), _judging.default_chunk(n, compiled)
-    )
+    chunk = min(at_once("planted", _PLANTED_BYTES * n), default_chunk(n))
+    cuts = isolated_cuts(n, p, q)
+    lost = lost_secrets(n, p, q, limits)
 
-    def seen(table: np.ndarray, plant: Any, own: Array, before: int) -> np.ndarray:
-        """Return how often each byte came up.
+    def rounds_of_cuts(key: Array, first: int, count: int) -> Planted:
+        return plant_cuts(key, first, count, cuts, q)
 
-        None if what the table lists cannot happen.
-        """
+    def rounds_of_lost_secrets(key: Array, first: int, count: int) -> Planted:
+        return plant_lost_secrets(key, first, count, lost, p, q)
+
+    def bytes_seen(
+        table: np.ndarray, plant: Callable[..., Planted], stream: int, done: int
+    ) -> np.ndarray:
+        """Count how often each byte came up; nothing the table lists may be possible."""
+        its_key = fold(key, stream)
 
         def counted(chunk: int) -> np.ndarray:
             counts = np.zeros(256, np.int64)
             for first in range(0, trials, chunk):
                 count = min(chunk, trials - first)
                 if table.max() > -math.inf:
-                    rounds: Planted = plant(own, first, chunk)
-                    bytes_ = _judging.judge_planted(
-                        graph, rounds, limits, own, first, count
-                    )
-                    counts += np.bincount(bytes_, minlength=256)
+                    rounds = plant(its_key, first, chunk)
+                    judged = judge_planted(graph, rounds, limits, its_key, first, count)
+                    counts += np.bincount(judged, minlength=256)
                 if progress is not None:
-                    progress(before + first + count, 2 * trials)
+                    progress(done + first + count, 2 * trials)
             return counts
 
         return within_memory(counted, chunk, "n", f"judging rounds of {n:,} clients")
 
-    cuts = isolated_cuts(n, p, q)
-    lost = lost_secrets(n, p, q, limits)
-    by_cut = seen(
-        cuts, lambda k, i, c: plant_cuts(k, i, c, cuts, q), fold(key, _PRIVACY), 0
-    )
-    by_client = seen(
-        lost,
-        lambda k, i, c: plant_lost_secrets(k, i, c, lost, p, q),
-        fold(key, _RELIABILITY),
-        trials,
-    )
-    flags = np.arange(256)
-    kept = (flags & _verdicts.PLANTED_FIRST) != 0
-    exposed = kept & ((flags & _verdicts.NOT_PRIVATE) != 0)
-    counts = int(by_cut[exposed].sum()), int(by_cut[kept].sum())
+    by_cut = bytes_seen(cuts, rounds_of_cuts, _PRIVACY, 0)
+    by_client = bytes_seen(lost, rounds_of_lost_secrets, _RELIABILITY, trials)
+    first_cuts = np.where(np.arange(256) & _verdicts.PLANTED_FIRST, by_cut, 0)
+    exposed = rounds_with(first_cuts, _verdicts.NOT_PRIVATE)
+    first_lost = rounds_with(by_client, _verdicts.PLANTED_FIRST)
     log_disconnected = log_disconnection_probability(n, p, q)
     return RareFailureRates(
         trials=trials,
-        unreliable=RareRate.of(
-            log_sum(lost.ravel()), int(by_client[kept].sum()), trials
-        ),
-        not_private=RareRate.of(log_disconnected, *counts),
+        unreliable=RareRate.of(log_sum(lost.ravel()), first_lost, trials),
+        not_private=RareRate.of(log_disconnected, exposed, int(first_cuts.sum())),
         log_disconnected=log_disconnected,
         log_cuts=log_sum(cuts.ravel()),
     )

@@ -240,51 +240,6 @@ def log_disconnected(n: int, p: float) -> np.ndarray:
     return np.minimum(apart, 0.0)
 
 
-def isolation_bound(n: int | np.integer, p: ArrayLike, q: ArrayLike) -> float:
-    """Return the log of a lower bound on the chance that G_3 is disconnected.
-
-    The chance of an isolated client by Bonferroni's inequality, for each number m of
-    clients whose masked inputs arrive: m (1-p)^(m-1) - C(m, 2) (1-p)^(2m-3), where
-    positive. Above the connectivity threshold almost every disconnected graph has one
-    isolated vertex, so this meets `privacy_bound` from below.
-
-    Args:
-        n: Clients, at least 2.
-        p: Chance of an edge, in [0, 1].
-        q: Chance to leave at one step, in [0, 1].
-
-    Returns:
-        Natural logarithm, at most 0.0; -inf where the inequality says nothing.
-
-    Raises:
-        ConfigurationError: If an argument is out of range or no number.
-
-    Examples:
-        >>> import mrsa_jax as mj
-        >>> failures = mj.secagg.failures
-        >>> low, high = (
-        ...     failures.isolation_bound(50, 0.2, 0.0),
-        ...     mj.secagg.privacy_bound(50, 0.2, 0.0),
-        ... )
-        >>> low < failures.log_disconnection_probability(50, 0.2, 0.0) < high, high - low < 0.01
-        (True, True)
-    """
-    n = check_integer(n, "n", 2)
-    p = check_chance(p, "p")
-    arrive = _log_arrivals(n, check_chance(q, "q"))[2:]
-    if p == 1.0:
-        return -math.inf
-    missing = math.log1p(-p)
-    m = np.arange(2, n + 1, dtype=np.float64)
-    single = np.log(m) + (m - 1.0) * missing
-    pairs = np.log(m * (m - 1.0) / 2.0) + (2.0 * m - 3.0) * missing
-    with np.errstate(divide="ignore"):
-        sure = single + np.log(
-            np.maximum(-np.expm1(np.minimum(pairs - single, 0.0)), 0.0)
-        )
-    return min(0.0, log_sum(arrive + sure))
-
-
 def whole_blocks_rate(
     num_blocks: int | np.integer,
     block_size: int | np.integer,

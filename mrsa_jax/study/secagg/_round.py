@@ -12,7 +12,7 @@ import numpy as np
 from mrsa_jax import protocol, secagg
 from mrsa_jax._core.status import FEWEST_IN_A_SUM, Status
 from mrsa_jax.graphs.registry import Graph
-from mrsa_jax.secagg._aggregator_state import heeded, signing
+from mrsa_jax.secagg.lists import heeded, signing
 from mrsa_jax.study._commands import SecaggConfig
 from mrsa_jax.study._findings import Findings, as_json
 from mrsa_jax.study._progress import Progress, note, stages
@@ -136,7 +136,8 @@ def _summed(
 def _sets(setting: Setting, adjacency: np.ndarray, survivors: np.ndarray) -> _Round:
     """Judge a round without its pads."""
     t, signs, size = setting.threshold, None, (setting.config.dim, setting.modulus)
-    alive = heeded(secagg.complete_plan(len(adjacency), *size), adjacency, survivors, t)
+    plan = secagg.complete_plan(len(adjacency), *size)
+    alive = heeded(plan, adjacency, survivors, t).survivors
     if setting.config.consistency:
         alive, signs = signing(adjacency, alive, t)
     is_reliable = bool(secagg.is_reliable(adjacency, alive, t))
@@ -237,9 +238,7 @@ def _modelled(
     )
 
     def steps(costs: secagg.RoundCosts) -> list[float]:
-        return (
-            secagg.costs.round_latency(config.seed, costs, model, 1).seconds[0].tolist()
-        )
+        return secagg.costs.round_latency(costs, model).tolist()
 
     signers = survivors[4] if config.consistency else None
     costs = secagg.round_costs(

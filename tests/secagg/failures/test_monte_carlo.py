@@ -16,17 +16,10 @@ from mrsa_jax._core import device as _device
 from mrsa_jax._core.arrays import on_device
 from mrsa_jax._core.statistics import binomial_interval
 from mrsa_jax._core.streams import Stream, as_key, round_key, trial_key
-from mrsa_jax.secagg._aggregator_state import heeded
-from mrsa_jax.secagg.failures import _judging, _verdicts
+from mrsa_jax.secagg.failures import _judging, _planted, _verdicts
+from mrsa_jax.secagg.lists import heeded
 
 SURE = 1.0 - 1e-6  # intervals in these tests fail to cover once in a million
-
-
-@pytest.fixture(params=["loops", "xla", "pallas"])
-def backend(request, monkeypatch):
-    """Run a test in the compiled loops, as array operations, and by the kernel."""
-    monkeypatch.setenv("MRSA_JAX_FORM", request.param)
-    return request.param
 
 
 # ---- an oracle in plain Python
@@ -206,7 +199,7 @@ def test_bad_models_are_named(argument, value, rule):
     ],
 )
 def test_trials_are_the_documented_rounds_judged_by_the_definitions(
-    backend, n, p, q, thresholds, trials
+    n, p, q, thresholds, trials
 ):
     graph, steps = mj.graphs.erdos_renyi(n, p), mj.availability.independent_steps(q)
     limits = np.asarray(thresholds, np.int32)
@@ -225,7 +218,7 @@ def test_trials_are_the_documented_rounds_judged_by_the_definitions(
         assert seen & _verdicts.NOT_PRIVATE
 
 
-def test_counts_are_those_of_the_public_predicates(backend):
+def test_counts_are_those_of_the_public_predicates():
     graph, steps = mj.graphs.erdos_renyi(6, 0.4), mj.availability.independent_steps(0.1)
     adjacency, survivors = drawn_rounds(3, 200, graph, steps)
     reliable = mj.secagg.is_reliable(adjacency, survivors, 2)
@@ -259,7 +252,7 @@ def exact_no_sum(n, q, t):
     return chance
 
 
-def test_rounds_without_a_sum_are_counted_whatever_the_theorems_say(backend):
+def test_rounds_without_a_sum_are_counted_whatever_the_theorems_say():
     """By hand: five of a complete graph give a sum where three or more last to the end."""
     lasts = Fraction(7, 10) ** 4
     by_hand = 1 - sum(
@@ -280,14 +273,16 @@ def test_rounds_without_a_sum_are_counted_whatever_the_theorems_say(backend):
     )
 
 
-def test_a_refusal_may_save_a_round_that_theorem_1_calls_unreliable(backend):
+def test_a_refusal_may_save_a_round_that_theorem_1_calls_unreliable():
     """Rounds over sparse graphs, where a client that refuses is not missed."""
     graph, steps = mj.graphs.erdos_renyi(7, 0.3), mj.availability.independent_steps(0.1)
     limits = np.full(7, 2, np.int32)
     verdicts, _ = _judging.judge_trials(graph, steps, limits, as_key(0), 0, 200, 200)
     drawn = drawn_rounds(0, 200, graph, steps)
     plan = mj.secagg.complete_plan(7, 1, 8)
-    alive = np.stack([heeded(plan, *each, limits) for each in zip(*drawn, strict=True)])
+    alive = np.stack(
+        [heeded(plan, *each, limits).survivors for each in zip(*drawn, strict=True)]
+    )
     is_reliable = mj.secagg.is_reliable(drawn[0], alive, 2)
     no_sum = (alive[:, 3].sum(axis=1) < 2) | ~is_reliable
     assert ((verdicts & _verdicts.NO_SUM) > 0).tolist() == no_sum.tolist()
@@ -379,12 +374,10 @@ def test_the_paper_s_setting_fails_as_rarely_as_it_should():
 # ---------------------------------------------------------------- contracts
 
 
-def test_results_do_not_depend_on_chunks_or_backends(monkeypatch):
+def test_results_do_not_depend_on_chunks():
     setting = (9, 6, 0.3, 0.05, 2)
     whole = mj.secagg.failure_rates(*setting, 500)
     assert whole == mj.secagg.failure_rates(*setting, 500, chunk_size=77)
-    monkeypatch.setenv("MRSA_JAX_FORM", "xla")
-    assert whole == mj.secagg.failure_rates(*setting, 500, chunk_size=300)
     with jax.enable_x64(True):
         assert whole == mj.secagg.failure_rates(*setting, 500, chunk_size=300)
 
@@ -411,8 +404,7 @@ def test_progress_is_told_after_each_chunk():
     assert told == [(10, 25), (20, 25), (25, 25)]
 
 
-def test_a_sweep_compiles_once(monkeypatch):
-    monkeypatch.setenv("MRSA_JAX_FORM", "xla")
+def test_a_sweep_compiles_once():
     mj.secagg.failure_rates(0, 6, 0.5, 0.1, 2, 30)
     functions = (_judging.draw_arrays, _judging.judge_arrays)
     compiled = [function._cache_size() for function in functions]
@@ -422,7 +414,7 @@ def test_a_sweep_compiles_once(monkeypatch):
     assert [function._cache_size() for function in functions] == compiled
 
 
-def test_ends_of_the_ranges(backend):
+def test_ends_of_the_ranges():
     def counts(p, q, t):
         rates = mj.secagg.failure_rates(0, 6, p, q, t, 40)
         return rates.unreliable.count, rates.not_private.count, rates.too_few.count
@@ -434,7 +426,7 @@ def test_ends_of_the_ranges(backend):
     assert counts(0.5, 1.0, 1) == (0, 0, 40)  # nobody stays
 
 
-def test_secagg_is_the_complete_graph(backend):
+def test_secagg_is_the_complete_graph():
     steps = mj.availability.independent_steps(0.1)
     complete = mj.secagg.failure_rates_of(0, mj.graphs.complete(6), steps, 4, 80)
     assert complete == mj.secagg.failure_rates(0, 6, 1.0, 0.1, 4, 80)
@@ -493,7 +485,7 @@ def first_failure(adjacency, survivors, thresholds, cut, client):
 
 
 @pytest.mark.parametrize("kind", ["cut", "client"])
-def test_planted_rounds_hold_what_was_planted(backend, kind):
+def test_planted_rounds_hold_what_was_planted(kind):
     n, p, q, count = 6, 0.5, 0.15, 200
     graph, thresholds = (
         mj.graphs.erdos_renyi(n, p),
@@ -501,11 +493,11 @@ def test_planted_rounds_hold_what_was_planted(backend, kind):
     )
     key = as_key(3)
     if kind == "cut":
-        rounds = _judging.plant_cuts(key, 0, count, _judging.isolated_cuts(n, p, q), q)
+        rounds = _planted.plant_cuts(key, 0, count, _planted.isolated_cuts(n, p, q), q)
     else:
-        table = _judging.lost_secrets(n, p, q, thresholds)
-        rounds = _judging.plant_lost_secrets(key, 0, count, table, p, q)
-    bytes_ = _judging.judge_planted(graph, rounds, thresholds, key, 0, count)
+        table = _planted.lost_secrets(n, p, q, thresholds)
+        rounds = _planted.plant_lost_secrets(key, 0, count, table, p, q)
+    bytes_ = _planted.judge_planted(graph, rounds, thresholds, key, 0, count)
     drawn, _ = drawn_rounds(3, count, graph, mj.availability.independent_steps(q))
     for trial, (survivors, cut, client, row) in enumerate(zip(*rounds, strict=True)):
         assert not (survivors[1:] & ~survivors[:-1]).any()
@@ -616,12 +608,11 @@ def test_theorem_5_is_loose_and_theorem_6_sharp_where_failures_are_rare(p):
 
 
 @pytest.mark.usefixtures("on_a_cpu")
-def test_rare_rates_depend_on_neither_chunks_nor_backends(monkeypatch):
+def test_rare_rates_do_not_depend_on_chunks(monkeypatch):
     setting = (5, 6, 0.5, 0.1, 2)
     whole = mj.secagg.rare_failure_rates(*setting, 300)
     monkeypatch.setitem(_device._WORK, "planted", _device._Work(128 * 64 * 6, 0))
     assert whole == mj.secagg.rare_failure_rates(*setting, 300)
-    monkeypatch.setenv("MRSA_JAX_FORM", "xla")
     told = []
     assert whole == mj.secagg.rare_failure_rates(
         *setting, 300, progress=lambda *args: told.append(args)

@@ -33,7 +33,6 @@ CALLS = {
     "log_reliability_first_moment": {"n": 100, "p": 0.5, "q": 0.1, "t": 10},
     "privacy_bound": {"n": 100, "p": 0.5, "q": 0.1},
     "log_disconnection_probability": {"n": 100, "p": 0.5, "q": 0.1},
-    "isolation_bound": {"n": 100, "p": 0.5, "q": 0.1},
     "unmasking_bound": {"n": 100, "p": 0.5, "t": 10},
     "whole_blocks_rate": {
         "num_blocks": 3,
@@ -321,7 +320,6 @@ def test_disconnection_is_exact_and_between_its_bounds(n, p, q):
     arguments = (n, float(p), float(q))
     value = mj.secagg.failures.log_disconnection_probability(*arguments)
     assert close(value, exact)
-    assert mj.secagg.failures.isolation_bound(*arguments) <= value + 1e-12
     assert value <= mj.secagg.privacy_bound(*arguments) + 1e-12
 
 

@@ -1,8 +1,8 @@
-"""What becomes of a round over many blocks: Theorems 1 and 2 of CCESA block by block.
+"""Decide what becomes of a round over many blocks, and record what a run of it gave.
 
-Shares travel along the whole graph, pads only between neighbours in the same block.
-Symbols as in `_conditions`, with V_3 less those who would be alone in a block, and the
-graph within a block.
+Theorems 1 and 2 of CCESA are applied block by block. Shares travel along the whole graph,
+pads only between neighbours in the same block. Symbols as in `_conditions`, with V_3 less
+those who would be alone in a block, and the graph within a block.
 """
 
 from __future__ import annotations
@@ -16,14 +16,12 @@ from jax.typing import ArrayLike
 from jaxtyping import Bool
 
 from mrsa_jax._core.status import Status
-from mrsa_jax.secagg._aggregator_state import admitted, heeded, holders
 from mrsa_jax.secagg._conditions import check_round
-from mrsa_jax.secagg._types import Block, Seeds, SegmentPlan, only_total, segment_plan
+from mrsa_jax.secagg.lists import heeded, holders
+from mrsa_jax.secagg.plans import Block, SegmentPlan, only_total, segment_plan
+from mrsa_jax.secagg.seeds import Seeds
 from mrsa_watch._base.html import Markup, card, finding, shown, table
 from mrsa_watch._base.values import by_value
-
-# ---- What one run of the four-step protocol gives, whether with real messages or with
-# arrays.
 
 
 @dataclasses.dataclass(frozen=True)
@@ -68,18 +66,14 @@ class Transcript:
     is_informative: np.ndarray
 
     def _repr_html_(self) -> str:
-        """Return the transcript for a notebook.
-
-        How many were left, and what the server holds.
-        """
-        counts = np.asarray(self.survivors).sum(axis=1).tolist()
+        """Show the transcript in a notebook."""
+        informative = int(np.asarray(self.is_informative).sum())
         rows = [
-            ("clients of V0 to V4", shown(counts)),
+            ("clients of V0 to V4", shown(np.sum(self.survivors, axis=1).tolist())),
             ("padded inputs", shown(self.padded_inputs)),
             (
                 "secrets given away",
-                f"{int(np.asarray(self.is_informative).sum())} of "
-                f"{len(self.is_informative)} clients",
+                f"{informative} of {len(self.is_informative)} clients",
             ),
         ]
         return card("Transcript", rows)
@@ -132,23 +126,22 @@ class AggregateResult:
     steps: tuple[StepReport, ...]
 
     def _repr_html_(self) -> str:
-        """Return the round for a notebook: what became of it, and what each step cost."""
-        summed = np.asarray(self.summed)
-        totals = [
-            shown(np.asarray(total)[:6].tolist()) + ", ..." * (len(total) > 6)
-            for total in self.totals[:4]
-        ]
-        more = (
-            f" and {len(self.totals) - 4} more blocks" if len(self.totals) > 4 else ""
-        )
+        """Show the round in a notebook: its outcome, and the cost of each step."""
+        totals = []
+        for total in self.totals[:4]:
+            rest = ", ..." if len(total) > 6 else ""
+            totals.append(shown(np.asarray(total)[:6].tolist()) + rest)
+        num_more = len(self.totals) - 4
+        more = f" and {num_more} more blocks" if num_more > 0 else ""
+        theorems = f"{shown(bool(self.is_reliable))}, {shown(bool(self.is_private))}"
         rows = [
             ("status", self.status.name),
-            ("clients summed", f"{int(summed.sum())} of {len(summed)}"),
-            ("sums learnt", str(len(self.learned))),
             (
-                "reliable, private",
-                f"{shown(bool(self.is_reliable))}, {shown(bool(self.is_private))}",
+                "clients summed",
+                f"{int(np.asarray(self.summed).sum())} of {len(self.summed)}",
             ),
+            ("sums learnt", str(len(self.learned))),
+            ("reliable, private", theorems),
             ("unmasking risk", shown(bool(self.unmasking_risk))),
             ("total", "; ".join(totals) + more),
         ]
@@ -178,12 +171,6 @@ class AggregateResult:
 
 def _seconds(value: float) -> str:
     return f"{value:.3g}" if value == value else "-"
-
-
-# ---- What becomes of a round over many blocks: Theorems 1 and 2 of CCESA block by
-# block.
-
-_V2, _V3, _V4 = 2, 3, 4
 
 
 @by_value
@@ -220,11 +207,10 @@ class PlanOutcome(NamedTuple):
         thresholds: ArrayLike,
         plan: SegmentPlan,
     ) -> PlanOutcome:
-        """Return `plan_outcome` of what is checked."""
-        alive = heeded(plan, adjacency, survivors, thresholds)
-        return judged(
-            adjacency, alive, holders(adjacency, alive[_V4]) >= thresholds, plan
-        )
+        """Return `plan_outcome` of checked arguments."""
+        alive, summed = heeded(plan, adjacency, survivors, thresholds)
+        is_known = holders(adjacency, alive[4]) >= thresholds
+        return judged(adjacency, alive, summed, is_known, plan)
 
 
 def plan_outcome(
@@ -233,7 +219,7 @@ def plan_outcome(
     thresholds: ArrayLike | Sequence[Any],
     plan: SegmentPlan,
 ) -> PlanOutcome:
-    """Tell what becomes of a round over many blocks, from sets alone.
+    """Decide what becomes of a round over many blocks, from sets alone.
 
     Choose it for rates of failure and for simulations without pads; `aggregate` and
     `protocol.run` come to the same outcome. For a plan of one block it is that of
@@ -287,50 +273,63 @@ def plan_outcome(
 def judged(
     graph: Bool[np.ndarray, "n n"],
     survivors: Bool[np.ndarray, "5 n"],
-    known: Bool[np.ndarray, " n"],
+    summed: Bool[np.ndarray, " n"],
+    is_known: Bool[np.ndarray, " n"],
     plan: SegmentPlan,
-    kept: np.ndarray | None = None,
 ) -> PlanOutcome:
-    """Return the outcome of a round in which the server knows some clients' secrets.
+    """Judge a round in which the server knows some clients' secrets.
 
-    `known` lists for which clients b_i (of those summed) or s_i^SK (of the others in
-    V2) came back, `kept` which blocks clients keep (int[n]; None for none). Blocks of
-    the plan can be judged one by one although their pads come from the same seeds: the
-    block's number is in the nonce of each pad, so that to whoever has no seed the
-    keystreams of different blocks are independent, and who has one has its pads in all
-    of them. No equation between the padded inputs of one block and those of another is
-    left over.
+    Blocks of the plan can be judged one by one although their pads come from the same
+    seeds: the block's number is in the nonce of each pad, so that to whoever has no seed
+    the keystreams of different blocks are independent, and who has one has its pads in
+    all of them. No equation between the padded inputs of one block and those of another
+    is left over.
+
+    Args:
+        graph: Who shares with whom.
+        survivors: V0 to V4.
+        summed: V3 less those who count as lost (`admitted`).
+        is_known: Clients of which b_i (of those summed) or s_i^SK (of the others in V2)
+            came back.
+        plan: Blocks of the round.
     """
-    summed = admitted(plan, survivors[_V3], kept)
-    lost = survivors[_V2] & ~summed
+    lost = survivors[2] & ~summed
     statuses = np.full(len(plan), Status.TOO_FEW_SURVIVORS, np.int32)
-    rows: list[tuple[int, np.ndarray]] = []
+    rows: list[np.ndarray] = []
+    numbers: list[int] = []
     is_private = True
     for number, block in enumerate(plan):
-        parts = _parts(block, graph, summed, lost, known)
+        parts = _parts(block, graph, summed, lost, is_known)
         if not parts:
             continue
-        learnt = [members for members, is_open in parts if is_open]
-        rows += [(number, members) for members in learnt]
+        learnt = [part.members for part in parts if part.is_open]
+        rows += learnt
+        numbers += [number] * len(learnt)
         is_private &= len(parts) == 1 or not learnt
         statuses[number] = Status.OK if len(learnt) == len(parts) else Status.UNRELIABLE
     learned = np.zeros((len(rows), len(graph)), bool)
-    for row, (_, members) in zip(learned, rows, strict=True):
+    for row, members in zip(learned, rows, strict=True):
         row[members] = True
-    removable = not (statuses == Status.UNRELIABLE).any()
-    if not summed.any():
-        status = Status.TOO_FEW_SURVIVORS
-    else:
-        status = Status.OK if removable else Status.UNRELIABLE
+    is_removable = not (statuses == Status.UNRELIABLE).any()
+    status = Status.TOO_FEW_SURVIVORS
+    if summed.any():
+        status = Status.OK if is_removable else Status.UNRELIABLE
     return PlanOutcome(
         status=status,
         block_status=statuses,
         summed=summed,
         learned=learned,
-        learned_block=np.asarray([number for number, _ in rows], np.int32),
-        is_reliable=removable and bool(summed.any() or not survivors[_V3].any()),
+        learned_block=np.asarray(numbers, np.int32),
+        is_reliable=is_removable and bool(summed.any() or not survivors[3].any()),
         is_private=is_private,
     )
+
+
+class _Part(NamedTuple):
+    """A component of a block's graph on those summed."""
+
+    members: np.ndarray  # slots
+    is_open: bool  # whether all its pads come off
 
 
 def _parts(
@@ -338,28 +337,27 @@ def _parts(
     graph: np.ndarray,
     summed: np.ndarray,
     lost: np.ndarray,
-    known: np.ndarray,
-) -> list[tuple[np.ndarray, bool]]:
-    """Return the components of a block's graph on those summed, and whether all pads come off."""
+    is_known: np.ndarray,
+) -> list[_Part]:
     slots = np.asarray(block.members)
     near = graph[np.ix_(slots, slots)]
-    here = summed[slots]
-    held = ~known[slots]  # those whose pads stay on
-    protected = here & (held | near[:, lost[slots] & held].any(axis=1))
-    left = here.copy()
+    is_held = ~is_known[slots]  # whose pads stay on
+    is_beside = near[:, lost[slots] & is_held].any(axis=1)
+    protected = summed[slots] & (is_held | is_beside)
+    rest = summed[slots]
     parts = []
-    while left.any():
-        part = _component(near, left, int(left.argmax()))
-        left &= ~part
-        parts.append((slots[part], not protected[part].any()))
+    while rest.any():
+        component = _component(near, rest, int(rest.argmax()))
+        rest &= ~component
+        parts.append(_Part(slots[component], not protected[component].any()))
     return parts
 
 
-def _component(near: np.ndarray, left: np.ndarray, start: int) -> np.ndarray:
-    part = np.zeros_like(left)
-    part[start] = True
-    border = part
-    while border.any() and not np.array_equal(part, left):
-        border = near[border].any(axis=0) & left & ~part
-        part = part | border
-    return part
+def _component(near: np.ndarray, rest: np.ndarray, start: int) -> np.ndarray:
+    component = np.zeros_like(rest)
+    component[start] = True
+    border = component
+    while border.any() and not np.array_equal(component, rest):
+        border = near[border].any(axis=0) & rest & ~component
+        component = component | border
+    return component
