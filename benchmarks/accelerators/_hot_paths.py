@@ -19,7 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import ShapeDtypeStruct as Struct
 
-from mrsa_jax._core.device import Form, use_form
+from mrsa_jax._core.forms import Form, use_form
 
 
 class Call(NamedTuple):

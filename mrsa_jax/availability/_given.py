@@ -16,11 +16,10 @@ from mrsa_jax._core.arrays import (
     integer_or_vector,
     on_device,
     one_number,
-    one_program,
-    pytree,
 )
-from mrsa_jax._core.device import is_traced
 from mrsa_jax._core.factories import also_traced, is_whole, unless_traced
+from mrsa_jax._core.programs import one_program
+from mrsa_jax._core.pytrees import pytree
 from mrsa_jax._core.streams import (
     ALWAYS,
     chances_typed,
@@ -30,6 +29,7 @@ from mrsa_jax._core.streams import (
     spread,
     threshold,
 )
+from mrsa_jax._core.traced import is_traced
 from mrsa_watch._base.errors import check_integer, check_known, require, shortened
 
 # ---- Clients whose chance to be away follows a cycle: day and night, each at its own

@@ -15,15 +15,10 @@ import numpy as np
 from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float32, Key
 
-from mrsa_jax._core.arrays import (
-    needs_values,
-    number_or_vector,
-    on_device,
-    one_program,
-    pytree,
-)
-from mrsa_jax._core.device import is_traced
+from mrsa_jax._core.arrays import number_or_vector, on_device
 from mrsa_jax._core.factories import also_traced, unless_traced
+from mrsa_jax._core.programs import one_program
+from mrsa_jax._core.pytrees import pytree
 from mrsa_jax._core.streams import (
     ALWAYS,
     as_key,
@@ -35,6 +30,7 @@ from mrsa_jax._core.streams import (
     threshold,
     threshold_chance,
 )
+from mrsa_jax._core.traced import is_traced, needs_values
 from mrsa_watch._base.errors import ConfigurationError, check_count, nearest, require
 
 # ---- Clients who drop out of each round independently, each at its own rate.

@@ -20,9 +20,10 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float64, Int32, Key, UInt32
 
-from mrsa_jax._core.arrays import needs_values, on_device, pytree
-from mrsa_jax._core.device import is_traced
+from mrsa_jax._core.arrays import on_device
+from mrsa_jax._core.pytrees import pytree
 from mrsa_jax._core.streams import block_words, entry_words
+from mrsa_jax._core.traced import is_traced, needs_values
 from mrsa_jax.dp._laws import Kind, masses, reach, tail
 from mrsa_watch._base.errors import KNOWN, POSITIVE, check_number, require
 

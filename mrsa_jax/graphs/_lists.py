@@ -14,7 +14,8 @@ import numpy as np
 from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Int32, Key
 
-from mrsa_jax._core.arrays import host_array, on_device, varying_like
+from mrsa_jax._core.arrays import host_array, on_device
+from mrsa_jax._core.mesh import varying_like
 from mrsa_jax._core.streams import MAX_PAIRED
 from mrsa_watch._base.errors import check_integer, require
 

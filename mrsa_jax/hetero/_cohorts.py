@@ -19,9 +19,9 @@ import numpy as np
 from jax.typing import ArrayLike
 from jaxtyping import Bool, Int64
 
-from mrsa_jax._core.arrays import needs_values
 from mrsa_jax._core.round_rules import block_labels
 from mrsa_jax._core.status import FEWEST_IN_A_SUM
+from mrsa_jax._core.traced import needs_values
 from mrsa_jax.hetero._layout import ModulusRule, SegmentLayout, segment_layout
 from mrsa_jax.quantize.budgets import largest_levels
 from mrsa_watch._base.errors import check_integer, nearest, require

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 from jax.typing import ArrayLike
 
-from mrsa_jax._core.arrays import needs_values
 from mrsa_jax._core.prime import words_per_residue
+from mrsa_jax._core.traced import needs_values
 from mrsa_jax.hetero._cohorts import check_rates
 from mrsa_jax.hetero._layout import SegmentLayout
 from mrsa_jax.protocol.messages import MaskedInput

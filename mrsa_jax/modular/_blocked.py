@@ -19,7 +19,8 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, Bool, Float32, Int32, Shaped, UInt32
 
-from mrsa_jax._core.device import at_once, multiplies_wide
+from mrsa_jax._core.batches import at_once
+from mrsa_jax._core.device import multiplies_wide
 from mrsa_jax._core.prime import (
     Field,
     companion,

@@ -20,13 +20,8 @@ from jax import lax
 from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Int32, Key
 
-from mrsa_jax._core.arrays import (
-    binary_matrix,
-    needs_values,
-    number_or_vector,
-    on_device,
-    varying_like,
-)
+from mrsa_jax._core.arrays import binary_matrix, number_or_vector, on_device
+from mrsa_jax._core.mesh import varying_like
 from mrsa_jax._core.selector import SelectorState
 from mrsa_jax._core.streams import (
     Seed,
@@ -37,6 +32,7 @@ from mrsa_jax._core.streams import (
     round_key,
     trial_key,
 )
+from mrsa_jax._core.traced import needs_values
 from mrsa_jax.availability import Availability
 from mrsa_jax.selection._blocks import batch_partitioning
 from mrsa_jax.selection._checks import Fairness

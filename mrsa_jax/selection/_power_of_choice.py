@@ -18,16 +18,11 @@ import numpy as np
 from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float32, Int32, Key
 
-from mrsa_jax._core.arrays import (
-    number_or_vector,
-    on_device,
-    one_number,
-    one_program,
-    pytree,
-    zeros,
-)
-from mrsa_jax._core.device import is_traced
+from mrsa_jax._core.arrays import number_or_vector, on_device, one_number, zeros
 from mrsa_jax._core.factories import also_traced, is_whole, unless_traced
+from mrsa_jax._core.programs import one_program
+from mrsa_jax._core.pytrees import pytree
+from mrsa_jax._core.traced import is_traced
 from mrsa_jax.selection import _ranking
 from mrsa_jax.selection._blocks import sizes_as_data
 from mrsa_jax.selection._metrics import all_or_none

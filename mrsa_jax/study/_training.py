@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mrsa_jax import attacks, federated, privacy, selection
-from mrsa_jax._core.arrays import LITTLE
-from mrsa_jax._core.device import in_context, platform
+from mrsa_jax._core.device import platform
+from mrsa_jax._core.programs import LITTLE
 from mrsa_jax._core.selector import cohort_size_of
+from mrsa_jax._core.threads import in_context
 from mrsa_jax.study import _build, _config, _measured, _segments, _trial
 from mrsa_jax.study._config import DemoConfig, Scheme, TrainConfig
 from mrsa_jax.study._participation import log_of

@@ -20,7 +20,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float32
 
-from mrsa_jax._core.device import at_once
+from mrsa_jax._core.batches import at_once
 from mrsa_jax.federated.conv._tile import Bias, Images, Kernel, Outputs, relu_of_largest
 
 # ---- Matrices of short convolutions with few products (Toom-Cook, in Winograd's
