@@ -82,7 +82,7 @@ import jax  # noqa: E402
 import pytest  # noqa: E402
 from jax._src import xla_bridge  # noqa: E402  # no public function asks without starting one
 
-from mrsa_jax._core.arrays import QUICK  # noqa: E402
+from mrsa_jax._core.programs import QUICK  # noqa: E402
 
 # Most of a test's time goes into compiling: XLA does the least it can, in half the
 # time. What users get is tested where the variable is set: the kernels' dear tests, and
@@ -145,7 +145,8 @@ def checks_varying() -> bool:
 
 
 def _runs_kernels() -> bool:
-    from mrsa_jax._core.device import forced_form, interprets_kernels
+    from mrsa_jax._core.device import interprets_kernels
+    from mrsa_jax._core.forms import forced_form
 
     return forced_form() != "pallas" or not interprets_kernels()
 

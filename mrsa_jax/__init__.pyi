@@ -26,7 +26,7 @@ from . import (
     study as study,
 )
 from ._core.compile_cache import use_compile_cache as use_compile_cache
-from ._core.device import use_form as use_form
+from ._core.forms import use_form as use_form
 from ._core.status import Status as Status
 from ._version import __version__ as __version__
 from .study import cite as cite, explore as explore

@@ -36,7 +36,8 @@ from mrsa_jax import (
     secagg,
     selection,
 )
-from mrsa_jax._core.arrays import needs_values, on_device
+from mrsa_jax._core.arrays import on_device
+from mrsa_jax._core.traced import needs_values
 from mrsa_jax.quantize import stochastic
 
 PAGE = pathlib.Path(__file__).resolve().parents[1] / "docs/reference/transformations.md"

@@ -14,7 +14,13 @@ import numpy as np
 import pytest
 
 from mrsa_jax import ConfigurationError, use_form
-from mrsa_jax._core import device as _device, device_words as _device_words
+from mrsa_jax._core import (
+    batches as _batches,
+    device as _device,
+    device_words as _device_words,
+    forms as _forms,
+    threads as _threads,
+)
 from mrsa_jax._core.compiled import compiled
 
 
@@ -25,36 +31,36 @@ def no_form_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("on_a_cpu")
 def test_the_best_form_of_each_platform() -> None:
-    every: tuple[_device.Form, ...] = ("loops", "xla", "pallas")
+    every: tuple[_forms.Form, ...] = ("loops", "xla", "pallas")
     assert _device.platform() == "cpu"
     with use_form(None):
-        assert _device.chosen_form(every) == "loops"
+        assert _forms.chosen_form(every) == "loops"
     with _device.compiling_for("cuda", 2**18, 2**36):
         assert _device.platform() == "cuda"
-        assert _device.chosen_form(every) == "pallas"
-        assert _device.chosen_form(("loops", "xla")) == "xla"
-        assert _device.chosen_form(("loops",)) == "loops"
+        assert _forms.chosen_form(every) == "pallas"
+        assert _forms.chosen_form(("loops", "xla")) == "xla"
+        assert _forms.chosen_form(("loops",)) == "loops"
         assert not _device.interprets_kernels()
     with _device.compiling_for("tpu", 2**15, 2**34):
-        assert _device.chosen_form(every) == "xla"
+        assert _forms.chosen_form(every) == "xla"
     assert _device.interprets_kernels()
 
 
 def test_a_forced_form_runs_where_there_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
     with use_form("pallas"):
-        assert _device.chosen_form(("loops", "xla", "pallas")) == "pallas"
+        assert _forms.chosen_form(("loops", "xla", "pallas")) == "pallas"
         with use_form("xla"):
-            assert _device.chosen_form(("loops", "xla", "pallas")) == "xla"
-        assert _device.chosen_form(("loops",)) == "loops"  # there is no other
+            assert _forms.chosen_form(("loops", "xla", "pallas")) == "xla"
+        assert _forms.chosen_form(("loops",)) == "loops"  # there is no other
     monkeypatch.setenv("MRSA_JAX_FORM", "xla")
-    assert _device.chosen_form(("loops", "xla")) == "xla"
+    assert _forms.chosen_form(("loops", "xla")) == "xla"
     with use_form("loops"):
-        assert _device.chosen_form(("loops", "xla")) == "loops"
+        assert _forms.chosen_form(("loops", "xla")) == "loops"
     monkeypatch.setenv("MRSA_JAX_FORM", "cuda")
     with pytest.raises(
         ConfigurationError, match=r"`MRSA_JAX_FORM` must be one of .*; got 'cuda'"
     ):
-        _device.chosen_form(("loops", "xla"))
+        _forms.chosen_form(("loops", "xla"))
 
 
 @pytest.mark.parametrize(
@@ -70,12 +76,12 @@ def test_tiles_are_of_one_size_and_traced_once(count: int, tile: int) -> None:
 
     keys = jax.random.split(jax.random.key(0), count)
     numbers = np.arange(count, dtype=np.int32)
-    program = jax.make_jaxpr(lambda own: _device.map_tiles(one, own, tile))(
+    program = jax.make_jaxpr(lambda own: _batches.map_tiles(one, own, tile))(
         (numbers, keys)
     )
     assert len(traced) == 1
     assert ("scan" in str(program)) == (count > tile or tile == 1)
-    squares, words = _device.map_tiles(one, (numbers, keys), tile)
+    squares, words = _batches.map_tiles(one, (numbers, keys), tile)
     assert squares.tolist() == [n * n for n in range(count)]
     assert words.tolist() == [int(jax.random.bits(key)) for key in keys]
 
@@ -90,7 +96,7 @@ def test_an_unknown_form_is_refused() -> None:
 def test_what_was_traced_under_one_form_is_not_run_under_another() -> None:
     @jax.jit
     def traced(x: jax.Array) -> jax.Array:
-        return x + jnp.int32(_device.chosen_form(("xla", "pallas")) == "pallas")
+        return x + jnp.int32(_forms.chosen_form(("xla", "pallas")) == "pallas")
 
     found = []
     for form in ("xla", "pallas", "xla"):
@@ -105,15 +111,15 @@ def test_loops_take_nothing_traced_and_need_numba(
     seen = []
 
     def body(x: jax.Array) -> jax.Array:
-        seen.append(_device.chosen_form(("loops", "xla"), {"a": x}))
+        seen.append(_forms.chosen_form(("loops", "xla"), {"a": x}))
         return x
 
     jax.jit(body)(jnp.int32(0))
     assert seen == ["xla"]
-    monkeypatch.setattr(_device, "_has_numba", lambda: False)
-    assert _device.chosen_form(("loops", "xla")) == "xla"
+    monkeypatch.setattr(_forms, "_has_numba", lambda: False)
+    assert _forms.chosen_form(("loops", "xla")) == "xla"
     with pytest.raises(ConfigurationError, match="`numba` must be installed"):
-        _device.chosen_form(("loops",))
+        _forms.chosen_form(("loops",))
     with pytest.raises(ConfigurationError, match="`numba` must be installed"):
         compiled(lambda rows: rows)  # what searches are made of
 
@@ -124,22 +130,22 @@ def test_loops_are_declared_before_any_device_is_started(
     def started() -> str:
         raise AssertionError("asked for the device")
 
-    monkeypatch.setattr(_device, "platform", started)
-    assert _device.chosen_form(("loops",)) == "loops"
+    monkeypatch.setattr(_forms, "platform", started)
+    assert _forms.chosen_form(("loops",)) == "loops"
     compiled(lambda rows: rows)
 
 
 @pytest.mark.usefixtures("on_a_cpu")
 def test_chunks_fill_the_device_within_its_memory() -> None:
-    on_cpu = _device.at_once("selection", 480)
+    on_cpu = _batches.at_once("selection", 480)
     assert on_cpu == 2**18 // 480
     with _device.compiling_for("cuda", 132 * 2048, 80 * 2**30):
-        assert _device.at_once("selection", 480) > 100_000
-        assert _device.at_once("selection", 480) * 480 <= 10 * 2**30
+        assert _batches.at_once("selection", 480) > 100_000
+        assert _batches.at_once("selection", 480) * 480 <= 10 * 2**30
     with _device.compiling_for("cuda", 132 * 2048, 2**20):
-        assert _device.at_once("selection", 2**17) == 1
-    assert _device.at_once("selection", 2**40) == 1
-    assert _device.at_once("selection", 2**40, least=4) == 4
+        assert _batches.at_once("selection", 2**17) == 1
+    assert _batches.at_once("selection", 2**40) == 1
+    assert _batches.at_once("selection", 2**40, least=4) == 4
 
 
 def _full(*limits: int) -> tuple[list[int], object]:
@@ -159,16 +165,16 @@ def _full(*limits: int) -> tuple[list[int], object]:
 
 def test_a_chunk_is_halved_once_and_then_the_need_is_named() -> None:
     tried, run = _full(50)
-    assert _device.within_memory(run, 99, "trials", "a study") == 50  # type: ignore[arg-type]
+    assert _batches.within_memory(run, 99, "trials", "a study") == 50  # type: ignore[arg-type]
     assert tried == [99, 50]
     tried, run = _full(10)
     words = r"`trials` must fit into the device's memory \(it asked for 123456 bytes\): a study; got 50"
     with pytest.raises(ConfigurationError, match=words):
-        _device.within_memory(run, 100, "trials", "a study")  # type: ignore[arg-type]
+        _batches.within_memory(run, 100, "trials", "a study")  # type: ignore[arg-type]
     assert tried == [100, 50]
     tried, run = _full(0)
     with pytest.raises(ConfigurationError, match="got 1 at once"):
-        _device.within_memory(run, 1, "trials", "a study")  # type: ignore[arg-type]
+        _batches.within_memory(run, 1, "trials", "a study")  # type: ignore[arg-type]
     assert tried == [1]
 
 
@@ -177,20 +183,20 @@ def test_other_errors_of_the_device_pass() -> None:
         raise jax.errors.JaxRuntimeError("INTERNAL: something else")
 
     with pytest.raises(jax.errors.JaxRuntimeError, match="INTERNAL"):
-        _device.within_memory(run, 8, "trials", "a study")
+        _batches.within_memory(run, 8, "trials", "a study")
 
 
 @pytest.mark.usefixtures("on_a_cpu")
 def test_a_thread_inherits_form_target_and_width() -> None:
     def seen(_: int) -> tuple[str, str, bool]:
         wide = jax.dtypes.canonicalize_dtype(np.float64) == np.float64
-        return _device.chosen_form(("loops", "xla")), _device.platform(), bool(wide)
+        return _forms.chosen_form(("loops", "xla")), _device.platform(), bool(wide)
 
     with use_form("xla"), _device.compiling_for("tpu", 1, 1), jax.enable_x64(True):
-        (found,) = _device.over_cores(_device.in_context(seen), [0])
+        (found,) = _threads.over_cores(_threads.in_context(seen), [0])
     assert found == ("xla", "tpu", True)
     with use_form(None):
-        assert _device.over_cores(_device.in_context(seen), [0]) == [
+        assert _threads.over_cores(_threads.in_context(seen), [0]) == [
             ("loops", "cpu", False)
         ]
 

@@ -43,7 +43,7 @@ from mrsa_jax import (
     study,
 )
 from mrsa_jax._core import round_rules
-from mrsa_jax._core.arrays import pytree
+from mrsa_jax._core.pytrees import pytree
 from mrsa_jax.attacks import (
     _canaries,
     _dense_recovery,

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from mrsa_jax import availability, selection
-from mrsa_jax._core import arrays as _tracing
-from mrsa_jax._core.arrays import quick_for_little
+from mrsa_jax._core import programs as _programs
+from mrsa_jax._core.programs import quick_for_little
 from mrsa_jax.privacy import first_exposure, hidden_among, weak_privacy_trajectory
 
 HISTORY = np.random.default_rng(7).random((9, 11)) < 0.4
@@ -50,16 +50,16 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Any]]:
 
     monkeypatch.setattr(jax, "jit", jit)
     yield options
-    _tracing._quick_options.cache_clear()
+    _programs._quick_options.cache_clear()
 
 
 # By default the suite compiles everything quickly: `make test-long` runs this one with
 # both ways.
 @pytest.mark.parametrize("name", FOUND)
 def test_both_ways_say_the_same(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_tracing, "LITTLE", sys.maxsize)
+    monkeypatch.setattr(_programs, "LITTLE", sys.maxsize)
     quick = jax.tree.leaves(FOUND[name]())
-    monkeypatch.setattr(_tracing, "LITTLE", -1)
+    monkeypatch.setattr(_programs, "LITTLE", -1)
     full = jax.tree.leaves(FOUND[name]())
     assert len(quick) == len(full) > 0
     for one, other in zip(quick, full, strict=True):
@@ -77,13 +77,13 @@ def test_little_is_compiled_quickly_and_much_in_full(asked: list[Any]) -> None:
         pytest.skip("only CPUs have programs of both kinds")
     triple = quick_for_little(lambda values: values.size)(_tripled)
     assert asked == [None]
-    much = jnp.ones(_tracing.LITTLE + 1, jnp.int32)
+    much = jnp.ones(_programs.LITTLE + 1, jnp.int32)
     assert int(triple(much)[-1]) == 3
     assert asked == [None]
     assert int(triple(much[1:])[-1]) == 3
-    assert asked[-1].items() <= _tracing.QUICK.items()
+    assert asked[-1].items() <= _programs.QUICK.items()
     assert asked[-1]["xla_backend_optimization_level"] == 0
-    assert triple.in_full(much[1:]).shape == (_tracing.LITTLE,)
+    assert triple.in_full(much[1:]).shape == (_programs.LITTLE,)
 
 
 def test_inside_a_program_it_is_part_of_it() -> None:
@@ -108,9 +108,9 @@ def test_inside_a_program_it_is_part_of_it() -> None:
 def test_options_that_xla_no_longer_has_are_left_out(
     asked: list[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    _tracing._quick_options.cache_clear()
+    _programs._quick_options.cache_clear()
     kept = {"xla_backend_optimization_level": 0}
-    monkeypatch.setattr(_tracing, "QUICK", kept | {"xla_no_such_option": True})
+    monkeypatch.setattr(_programs, "QUICK", kept | {"xla_no_such_option": True})
     triple = quick_for_little(lambda values: values.size)(_tripled)
     assert triple(jnp.arange(3, dtype=jnp.int32)).tolist() == [0, 3, 6]
     assert asked[-1] == kept

@@ -21,7 +21,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import ShapeDtypeStruct as Struct
 
-from mrsa_jax._core.device import Form, use_form
+from mrsa_jax._core.forms import Form, use_form
 
 _FEW, _MANY = (8, 15, 12), (1_024, 150, 120)  # histories x rounds x clients
 

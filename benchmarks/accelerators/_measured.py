@@ -32,7 +32,7 @@ from benchmarks.accelerators._compile_for import (
 from benchmarks.accelerators._hlo import Counts, counts_of
 from benchmarks.accelerators._hot_paths import HOT_PATHS, Bound, Work
 from benchmarks.accelerators._reading import Reading
-from mrsa_jax._core import device as _device
+from mrsa_jax._core import forms as _forms
 from mrsa_jax._core.arrays import on_device
 
 _REPEATS = 10
@@ -76,7 +76,7 @@ def cases(paths: Sequence[str] = (), *, quick: bool, here: bool) -> list[Case]:
 
 
 def _reader(
-    name: str, path: str, form: _device.Form, quick: bool
+    name: str, path: str, form: _forms.Form, quick: bool
 ) -> Callable[[str], Reading]:
     if name.startswith("TPU") and not quick:
         return functools.partial(read_within, _TPU_SECONDS, name, path, form)
@@ -87,7 +87,7 @@ def _named(path: str, quick: bool) -> str:
     return f"{HOT_PATHS[path].name}, {'small' if quick else HOT_PATHS[path].sizes}"
 
 
-def forms_on(name: str, path: str) -> tuple[_device.Form, ...]:
+def forms_on(name: str, path: str) -> tuple[_forms.Form, ...]:
     """Return the forms of a path that a target can run."""
     return tuple(
         form
@@ -97,7 +97,7 @@ def forms_on(name: str, path: str) -> tuple[_device.Form, ...]:
 
 
 def read_compiled(
-    name: str, path: str, form: _device.Form, case: str, *, quick: bool = False
+    name: str, path: str, form: _forms.Form, case: str, *, quick: bool = False
 ) -> Reading:
     """Compile one form of a path for a target and count.
 
@@ -113,7 +113,7 @@ def read_compiled(
     """
     where = target(name)
     start = time.perf_counter()
-    with _device.use_form(form), where.assumed():
+    with _forms.use_form(form), where.assumed():
         work = HOT_PATHS[path].build(quick)
         counts = _counted(
             [
@@ -129,7 +129,7 @@ def read_compiled(
 
 
 def read_within(
-    limit: int, name: str, path: str, form: _device.Form, case: str
+    limit: int, name: str, path: str, form: _forms.Form, case: str
 ) -> Reading:
     """Do what `read_compiled` does, if it takes no more seconds of computing.
 
@@ -189,7 +189,7 @@ def read_run(
     counts = _counted(programs)
     kind = jax.local_devices()[0].device_kind
     reading = _reading(
-        case, kind, path, _device.forced_form(), work, counts, compile_seconds, None
+        case, kind, path, _forms.forced_form(), work, counts, compile_seconds, None
     )
     return dataclasses.replace(_timed(reading, work, seconds), wrong=wrong)
 
@@ -204,7 +204,7 @@ def differences(path: str) -> tuple[str, ...]:
     here = _results(path)
     with (
         jax.default_device(jax.local_devices(backend="cpu")[0]),
-        _device.use_form("xla"),
+        _forms.use_form("xla"),
     ):
         expected = _results(path)
     pairs = zip(jax.tree.leaves_with_path(here), jax.tree.leaves(expected), strict=True)

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array
 
-from mrsa_jax._core.arrays import varying_like
+from mrsa_jax._core.mesh import varying_like
 
 # "expand 32-byte k" as four little-endian words
 _CONSTANTS = (0x61707865, 0x3320646E, 0x79622D32, 0x6B206574)

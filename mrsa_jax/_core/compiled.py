@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from mrsa_jax._core.device import chosen_form
+from mrsa_jax._core.forms import chosen_form
 
 
 def compiled(function: Callable[..., Any]) -> Any:

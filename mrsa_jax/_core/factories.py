@@ -11,8 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from mrsa_jax._core.arrays import holds_traced, needs_values
-from mrsa_jax._core.device import is_traced
+from mrsa_jax._core.traced import holds_traced, is_traced, needs_values
 from mrsa_watch._base.errors import require, shortened
 
 _Arguments = ParamSpec("_Arguments")

@@ -13,8 +13,8 @@ from jax.experimental import pallas as pl
 from jax.experimental.pallas import triton
 from jaxtyping import Array
 
-from mrsa_jax._core.arrays import varying_like
 from mrsa_jax._core.device import interprets_kernels
+from mrsa_jax._core.mesh import varying_like
 
 
 def launch(

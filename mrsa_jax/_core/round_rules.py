@@ -15,7 +15,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Int32, Key, Shaped
 
-from mrsa_jax._core.arrays import host_array, on_device, pytree
+from mrsa_jax._core.arrays import host_array, on_device
+from mrsa_jax._core.pytrees import pytree
 from mrsa_jax._core.status import FEWEST_IN_A_SUM, Status
 from mrsa_watch._base.errors import check_known, check_size, require
 from mrsa_watch._base.values import by_value

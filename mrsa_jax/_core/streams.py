@@ -19,9 +19,10 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Integer, Key, UInt32
 
-from mrsa_jax._core.arrays import host_array, on_device, one_program
-from mrsa_jax._core.device import is_traced
+from mrsa_jax._core.arrays import host_array, on_device
 from mrsa_jax._core.factories import unless_traced
+from mrsa_jax._core.programs import one_program
+from mrsa_jax._core.traced import is_traced
 from mrsa_watch._base.errors import is_integer, is_number, require, shortened
 
 MAX_PAIRED = 92_681

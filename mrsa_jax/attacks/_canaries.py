@@ -29,11 +29,13 @@ from jax import lax
 from jaxtyping import Array, Float32, Float64, Key
 
 from mrsa_jax import secagg
-from mrsa_jax._core.arrays import as_integers, needs_values, on_device, padded_slots
-from mrsa_jax._core.device import at_once, map_tiles
+from mrsa_jax._core.arrays import as_integers, on_device
+from mrsa_jax._core.batches import at_once, map_tiles
 from mrsa_jax._core.noise import check_spread
+from mrsa_jax._core.slots import padded_slots
 from mrsa_jax._core.statistics import binomial_interval
 from mrsa_jax._core.streams import Stream, as_key, fold, fold_over, round_key
+from mrsa_jax._core.traced import needs_values
 from mrsa_jax.attacks._distinguish import BestTest, distinguish
 from mrsa_jax.dp import RingMechanism
 from mrsa_watch._base.errors import check_integer, require, require_methods

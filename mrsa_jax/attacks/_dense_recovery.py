@@ -18,7 +18,8 @@ import numpy as np
 from flax.traverse_util import flatten_dict
 from jaxtyping import Array, Float32, Key
 
-from mrsa_jax._core.arrays import needs_values, on_device
+from mrsa_jax._core.arrays import on_device
+from mrsa_jax._core.traced import needs_values
 from mrsa_jax.attacks._view import checked_parameters, checked_view
 from mrsa_jax.attacks.views import UpdateView
 from mrsa_jax.federated import unflatten

@@ -24,9 +24,11 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float32, Int32, Key
 
-from mrsa_jax._core.arrays import as_integers, needs_values, on_device, one_program
-from mrsa_jax._core.device import at_once
+from mrsa_jax._core.arrays import as_integers, on_device
+from mrsa_jax._core.batches import at_once
+from mrsa_jax._core.programs import one_program
 from mrsa_jax._core.streams import as_key, fold_over
+from mrsa_jax._core.traced import needs_values
 from mrsa_jax.attacks._least_squares import least_squares
 from mrsa_jax.attacks._view import check_finite_values, check_not_negative, checked_view
 from mrsa_jax.attacks.views import CountView

@@ -21,10 +21,11 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, Float32, Float64, Key
 
-from mrsa_jax._core.arrays import as_integers, host_array, needs_values, on_device
-from mrsa_jax._core.device import at_once
+from mrsa_jax._core.arrays import as_integers, host_array, on_device
+from mrsa_jax._core.batches import at_once
 from mrsa_jax._core.noise import check_noise, check_spread
 from mrsa_jax._core.streams import as_key, fold
+from mrsa_jax._core.traced import needs_values
 from mrsa_jax.attacks._view import checked_view
 from mrsa_jax.attacks.views import AggregateView
 from mrsa_watch._base.errors import check_integer, require

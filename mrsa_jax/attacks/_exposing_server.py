@@ -23,10 +23,10 @@ import numpy as np
 from jax.typing import ArrayLike
 from jaxtyping import Bool, Int
 
-from mrsa_jax._core.arrays import needs_values
 from mrsa_jax._core.round_rules import block_labels
 from mrsa_jax._core.status import FEWEST_IN_A_SUM
 from mrsa_jax._core.streams import as_key, host_generator
+from mrsa_jax._core.traced import needs_values
 from mrsa_jax.privacy import first_exposure
 from mrsa_watch._base.errors import check_integer
 from mrsa_watch._base.html import brief_tuple

@@ -25,8 +25,11 @@ import optax  # type: ignore[import-untyped]
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from jaxtyping import Array, Float, Float32, Int32, Key
 
-from mrsa_jax._core.arrays import needs_values, on_device, one_program, spread
+from mrsa_jax._core.arrays import on_device
+from mrsa_jax._core.mesh import spread
+from mrsa_jax._core.programs import one_program
 from mrsa_jax._core.streams import as_key
+from mrsa_jax._core.traced import needs_values
 from mrsa_jax.attacks._view import (
     check_not_negative,
     checked_parameters,

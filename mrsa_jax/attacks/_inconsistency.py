@@ -26,9 +26,10 @@ import numpy as np
 from jaxtyping import Array, Float32, Key
 
 from mrsa_jax import protocol
-from mrsa_jax._core.arrays import needs_values, on_device
+from mrsa_jax._core.arrays import on_device
 from mrsa_jax._core.status import Status
 from mrsa_jax._core.streams import as_key, fold
+from mrsa_jax._core.traced import needs_values
 from mrsa_jax.data import ClientData
 from mrsa_jax.federated import LocalTrainer, client_updates, unflatten
 from mrsa_jax.quantize import StochasticQuantizer

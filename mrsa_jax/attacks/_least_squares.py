@@ -17,9 +17,10 @@ import numpy as np
 from jaxtyping import Array, Float64, Key
 
 from mrsa_jax import modular, privacy
-from mrsa_jax._core.arrays import as_integers, host_array, needs_values
-from mrsa_jax._core.device import at_once
+from mrsa_jax._core.arrays import as_integers, host_array
+from mrsa_jax._core.batches import at_once
 from mrsa_jax._core.statistics import memory_kernel
+from mrsa_jax._core.traced import needs_values
 from mrsa_jax.attacks._view import check_finite_values, check_not_negative, checked_view
 from mrsa_jax.attacks.views import AggregateView
 from mrsa_watch._base.errors import check_number, require

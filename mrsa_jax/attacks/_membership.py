@@ -21,9 +21,11 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float32, Float64, Int32, Key
 
-from mrsa_jax._core.arrays import needs_values, on_device, one_program
-from mrsa_jax._core.device import samples_at_once
+from mrsa_jax._core.arrays import on_device
+from mrsa_jax._core.batches import samples_at_once
+from mrsa_jax._core.programs import one_program
 from mrsa_jax._core.streams import as_key
+from mrsa_jax._core.traced import needs_values
 from mrsa_jax.attacks._view import checked_parameters, checked_view, logits_of
 from mrsa_jax.attacks.views import MembershipView
 from mrsa_jax.data import ClientData

@@ -17,7 +17,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float32, Key
 
-from mrsa_jax._core.arrays import needs_values, on_device
+from mrsa_jax._core.arrays import on_device
+from mrsa_jax._core.traced import needs_values
 from mrsa_jax.attacks._gradient_inversion import total_variation
 from mrsa_jax.attacks._view import (
     check_finite_values,

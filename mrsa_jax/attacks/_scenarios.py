@@ -15,9 +15,11 @@ import numpy as np
 from jaxtyping import Array, Bool, Float32, Key
 
 from mrsa_jax import graphs, secagg
-from mrsa_jax._core.arrays import needs_values, on_device, padded_slots
+from mrsa_jax._core.arrays import on_device
+from mrsa_jax._core.slots import padded_slots
 from mrsa_jax._core.status import FEWEST_IN_A_SUM, Status
 from mrsa_jax._core.streams import Stream, as_key, fold, round_key
+from mrsa_jax._core.traced import needs_values
 from mrsa_jax.attacks._view import check_not_negative
 from mrsa_jax.attacks.views import AggregateView, WireView
 from mrsa_jax.data import ClientData

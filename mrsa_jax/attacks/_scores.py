@@ -18,8 +18,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float32, Float64, Int64
 
-from mrsa_jax._core.arrays import needs_values, on_device
-from mrsa_jax._core.device import at_once
+from mrsa_jax._core.arrays import on_device
+from mrsa_jax._core.batches import at_once
+from mrsa_jax._core.traced import needs_values
 from mrsa_jax.attacks._view import check_finite_values
 from mrsa_watch._base.errors import require
 from mrsa_watch._base.values import by_value

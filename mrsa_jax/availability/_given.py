@@ -22,11 +22,10 @@ from mrsa_jax._core.arrays import (
     integer_or_vector,
     on_device,
     one_number,
-    one_program,
-    pytree,
 )
-from mrsa_jax._core.device import is_traced
 from mrsa_jax._core.factories import also_traced, is_whole, unless_traced
+from mrsa_jax._core.programs import one_program
+from mrsa_jax._core.pytrees import pytree
 from mrsa_jax._core.streams import (
     ALWAYS,
     chances_typed,
@@ -36,6 +35,7 @@ from mrsa_jax._core.streams import (
     spread,
     threshold,
 )
+from mrsa_jax._core.traced import is_traced
 from mrsa_watch._base.errors import check_integer, check_known, require, shortened
 
 # A departure from the papers' model, in which a client's rate never changes. Devices

@@ -15,15 +15,10 @@ import numpy as np
 from jaxtyping import Array, Bool, Float32
 
 from mrsa_jax._core.array_types import Flags, Numbers, PRNGKey, TrialKeys
-from mrsa_jax._core.arrays import (
-    needs_values,
-    number_or_vector,
-    on_device,
-    one_program,
-    pytree,
-)
-from mrsa_jax._core.device import is_traced
+from mrsa_jax._core.arrays import number_or_vector, on_device
 from mrsa_jax._core.factories import also_traced, unless_traced
+from mrsa_jax._core.programs import one_program
+from mrsa_jax._core.pytrees import pytree
 from mrsa_jax._core.streams import (
     ALWAYS,
     Seed,
@@ -36,6 +31,7 @@ from mrsa_jax._core.streams import (
     threshold,
     threshold_chance,
 )
+from mrsa_jax._core.traced import is_traced, needs_values
 from mrsa_watch._base.errors import ConfigurationError, check_count, nearest, require
 
 # Multi-RoundSecAgg (AAAI version), Section 4: client i is available with chance 1 -

@@ -16,7 +16,8 @@ import jax
 import numpy as np
 from jaxtyping import Float32, Int
 
-from mrsa_jax._core.arrays import needs_values, on_device
+from mrsa_jax._core.arrays import on_device
+from mrsa_jax._core.traced import needs_values
 from mrsa_watch._base.errors import check_count, check_number, require
 from mrsa_watch._base.html import brief, finding
 from mrsa_watch._base.values import by_value

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 from jaxtyping import Array, Key
 
-from mrsa_jax._core.arrays import needs_values
 from mrsa_jax._core.streams import Stream, as_key, host_generator
+from mrsa_jax._core.traced import needs_values
 from mrsa_jax.data._dataset import ClientData, Dataset, check_dataset, client_data
 from mrsa_watch._base.errors import POSITIVE, check_count, check_number, require
 

@@ -14,8 +14,8 @@ from jax.typing import ArrayLike
 from jaxtyping import Bool
 
 from mrsa_jax import privacy
-from mrsa_jax._core.arrays import needs_values
 from mrsa_jax._core.statistics import binomial_interval
+from mrsa_jax._core.traced import needs_values
 from mrsa_jax.availability import independent
 from mrsa_jax.selection import Fairness, from_lines, rollout_metrics
 from mrsa_watch._base.errors import check_integer, check_size, require

@@ -14,9 +14,10 @@ import numpy as np
 from jaxtyping import Float64, Int
 
 from mrsa_jax._core.array_types import PerClient
-from mrsa_jax._core.arrays import integer_or_vector, needs_values
+from mrsa_jax._core.arrays import integer_or_vector
 from mrsa_jax._core.selector import Selector, block_size_of
 from mrsa_jax._core.streams import Seed, as_key, fold
+from mrsa_jax._core.traced import needs_values
 from mrsa_jax.availability import Availability, Independent
 from mrsa_jax.dp._coins import Losses, is_in_reach
 from mrsa_jax.dp._histories import (

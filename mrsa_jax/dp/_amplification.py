@@ -20,7 +20,8 @@ import numpy as np
 from jaxtyping import Float64, Int
 
 from mrsa_jax import availability, privacy, selection
-from mrsa_jax._core.arrays import integer_or_vector, needs_values
+from mrsa_jax._core.arrays import integer_or_vector
+from mrsa_jax._core.traced import needs_values
 from mrsa_jax.dp._account import account
 from mrsa_jax.dp._coins import least_epsilon, privacy_loss_distribution
 from mrsa_watch._base.errors import check_chance, require

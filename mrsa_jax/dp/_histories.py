@@ -14,7 +14,7 @@ from jaxtyping import Float64, Int
 
 from mrsa_jax import selection
 from mrsa_jax._core.arrays import on_device
-from mrsa_jax._core.device import at_once
+from mrsa_jax._core.batches import at_once
 from mrsa_jax._core.selector import block_size_of, check_selector, cohort_size_of
 from mrsa_jax._core.streams import threshold
 from mrsa_jax.availability import Availability, Independent

@@ -20,9 +20,10 @@ import numpy as np
 from jaxtyping import Array, Int32, UInt32
 
 from mrsa_jax._core.array_types import Floats, PRNGKey
-from mrsa_jax._core.arrays import needs_values, on_device, pytree, static
-from mrsa_jax._core.device import is_traced
+from mrsa_jax._core.arrays import on_device
+from mrsa_jax._core.pytrees import pytree, static
 from mrsa_jax._core.streams import block_words, entry_words
+from mrsa_jax._core.traced import is_traced, needs_values
 from mrsa_jax.dp._laws import Kind, masses, reach
 from mrsa_watch._base.errors import KNOWN, POSITIVE, check_number, require
 

@@ -10,7 +10,7 @@ from jaxtyping import Float64
 
 from mrsa_jax import privacy
 from mrsa_jax._core.array_types import Floats, PerClient
-from mrsa_jax._core.arrays import needs_values
+from mrsa_jax._core.traced import needs_values
 from mrsa_jax.dp._mechanism import BlockMechanism, Composed, RingMechanism
 from mrsa_jax.dp._spending import (
     Correlated,

@@ -15,8 +15,8 @@ from jaxtyping import Float64
 
 from mrsa_jax import privacy
 from mrsa_jax._core.array_types import Floats, Real, Whole
-from mrsa_jax._core.arrays import needs_values
-from mrsa_jax._core.device import at_once
+from mrsa_jax._core.batches import at_once
+from mrsa_jax._core.traced import needs_values
 from mrsa_jax.dp._lattice_noise import (
     MAX_VARIANCE,
     LatticeNoise,

@@ -29,10 +29,14 @@ from jax import lax
 from jaxtyping import Array, Float32, UInt32
 
 from mrsa_jax._core.array_types import PRNGKey
-from mrsa_jax._core.arrays import needs_values, on_device
-from mrsa_jax._core.device import at_once, chosen_form, in_context, in_order, platform
+from mrsa_jax._core.arrays import on_device
+from mrsa_jax._core.batches import at_once
+from mrsa_jax._core.device import platform
+from mrsa_jax._core.forms import chosen_form
 from mrsa_jax._core.selector import Selector
 from mrsa_jax._core.streams import Seed, as_key, block_words, fold, fold_over, key_words
+from mrsa_jax._core.threads import in_context, in_order
+from mrsa_jax._core.traced import needs_values
 from mrsa_jax.availability import Availability
 from mrsa_jax.dp._histories import Histories, check_noise, checked_histories
 from mrsa_jax.dp._spending import check_strategy

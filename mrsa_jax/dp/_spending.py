@@ -14,9 +14,10 @@ import numpy as np
 from jaxtyping import Float64
 
 from mrsa_jax._core.array_types import PerClient
-from mrsa_jax._core.arrays import host_array, needs_values
-from mrsa_jax._core.device import at_once
+from mrsa_jax._core.arrays import host_array
+from mrsa_jax._core.batches import at_once
 from mrsa_jax._core.matrices import lower_triangle
+from mrsa_jax._core.traced import needs_values
 from mrsa_watch._base.errors import check_size, require
 from mrsa_watch._base.values import by_value
 

@@ -18,7 +18,7 @@ from jaxtyping import Float64
 
 from mrsa_jax import selection
 from mrsa_jax._core import gaussian as _gaussian
-from mrsa_jax._core.device import at_once
+from mrsa_jax._core.batches import at_once
 from mrsa_jax._core.round_rules import RoundRule, check_policy
 from mrsa_jax._core.selector import block_size_of, cohort_size_of
 from mrsa_jax._core.status import FEWEST_IN_A_SUM

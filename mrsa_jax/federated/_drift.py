@@ -17,10 +17,11 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float64, Int32
 
-from mrsa_jax._core.arrays import host_array, needs_values
-from mrsa_jax._core.device import at_once
+from mrsa_jax._core.arrays import host_array
+from mrsa_jax._core.batches import at_once
 from mrsa_jax._core.statistics import memory_kernel
 from mrsa_jax._core.streams import Stream, host_generator
+from mrsa_jax._core.traced import needs_values
 from mrsa_jax.federated._mates import correlation_of_mates, is_in, same_rounds
 from mrsa_watch._base.errors import is_integer, require
 from mrsa_watch._base.html import finding

@@ -14,7 +14,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float32, Int32
 
-from mrsa_jax._core.arrays import needs_values, on_device
+from mrsa_jax._core.arrays import on_device
+from mrsa_jax._core.traced import needs_values
 from mrsa_jax.data import ClientData
 from mrsa_jax.federated._models import check_loss, check_model, num_outputs, unflatten
 from mrsa_watch._base.errors import check_count, require

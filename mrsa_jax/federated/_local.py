@@ -20,10 +20,12 @@ import numpy as np
 from jax.typing import ArrayLike
 from jaxtyping import Array, Float32, Int32, Key
 
-from mrsa_jax._core.arrays import checked_mesh, on_device, pytree
-from mrsa_jax._core.device import is_traced
+from mrsa_jax._core.arrays import on_device
 from mrsa_jax._core.factories import also_traced, nan_unless, unless_traced
+from mrsa_jax._core.mesh import checked_mesh
+from mrsa_jax._core.pytrees import pytree
 from mrsa_jax._core.streams import Seed, as_key
+from mrsa_jax._core.traced import is_traced
 from mrsa_jax.data import ClientData
 from mrsa_jax.federated._models import check_model
 from mrsa_jax.federated._steps import Loss, checked_loss, loss_of, trained_locally

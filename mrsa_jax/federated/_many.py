@@ -19,8 +19,10 @@ import numpy as np
 from jax.sharding import Mesh
 from jaxtyping import Array
 
-from mrsa_jax._core.arrays import checked_mesh, needs_values, on_device
-from mrsa_jax._core.device import at_once
+from mrsa_jax._core.arrays import on_device
+from mrsa_jax._core.batches import at_once
+from mrsa_jax._core.mesh import checked_mesh
+from mrsa_jax._core.traced import needs_values
 from mrsa_jax.data import ClientData
 from mrsa_jax.federated._checkpoint import Checkpoints
 from mrsa_jax.federated._json_lines import Callback, Metrics

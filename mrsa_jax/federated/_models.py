@@ -21,9 +21,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float32, Key
 
-from mrsa_jax._core.arrays import one_program
-from mrsa_jax._core.device import is_traced
+from mrsa_jax._core.programs import one_program
 from mrsa_jax._core.streams import Seed, Stream, as_key, fold
+from mrsa_jax._core.traced import is_traced
 from mrsa_jax.data import ClientData, check_client_data
 from mrsa_watch._base.errors import ConfigurationError, check_count, require
 

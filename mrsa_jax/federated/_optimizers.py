@@ -17,8 +17,9 @@ import optax  # type: ignore[import-untyped]
 from jax.typing import ArrayLike
 from jaxtyping import Array, Float32, Int32, Key
 
-from mrsa_jax._core.arrays import on_device, pytree
+from mrsa_jax._core.arrays import on_device
 from mrsa_jax._core.factories import also_traced
+from mrsa_jax._core.pytrees import pytree
 from mrsa_jax._core.streams import with_own_keys
 from mrsa_jax.federated._local import strength
 from mrsa_jax.federated._models import unflatten

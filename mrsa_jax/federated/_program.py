@@ -20,8 +20,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh
 
-from mrsa_jax._core.arrays import checked_mesh
-from mrsa_jax._core.device import at_once, chosen_form, within_memory
+from mrsa_jax._core.batches import at_once, within_memory
+from mrsa_jax._core.forms import chosen_form
+from mrsa_jax._core.mesh import checked_mesh
 from mrsa_jax.data import ClientData
 from mrsa_jax.federated._checkpoint import Checkpoints
 from mrsa_jax.federated._evaluate import evaluation

@@ -17,8 +17,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from mrsa_jax._core.arrays import on_device, padded_slots
-from mrsa_jax._core.device import samples_at_once
+from mrsa_jax._core.arrays import on_device
+from mrsa_jax._core.batches import samples_at_once
+from mrsa_jax._core.slots import padded_slots
 from mrsa_jax._core.status import Status
 from mrsa_jax._core.streams import Stream, as_key, by_words, fold, with_own_keys
 from mrsa_jax.federated._drift import Drift, Sketch

@@ -15,7 +15,9 @@ import jax.numpy as jnp
 from jax.sharding import Mesh
 from jaxtyping import Array, Key
 
-from mrsa_jax._core.arrays import checked_mesh, needs_values, on_device
+from mrsa_jax._core.arrays import on_device
+from mrsa_jax._core.mesh import checked_mesh
+from mrsa_jax._core.traced import needs_values
 from mrsa_jax.federated._checkpoint import Checkpoints, Store, fingerprint
 from mrsa_jax.federated._json_lines import Callback
 from mrsa_jax.federated._program import Programs, width_within

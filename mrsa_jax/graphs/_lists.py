@@ -13,7 +13,8 @@ import numpy as np
 from jaxtyping import Array, Bool, Int32
 
 from mrsa_jax._core.array_types import Adjacency, Nested, PRNGKey
-from mrsa_jax._core.arrays import host_array, on_device, varying_like
+from mrsa_jax._core.arrays import host_array, on_device
+from mrsa_jax._core.mesh import varying_like
 from mrsa_jax._core.streams import MAX_PAIRED
 from mrsa_watch._base.errors import check_integer, require
 

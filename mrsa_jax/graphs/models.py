@@ -14,9 +14,9 @@ from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Int32
 
 from mrsa_jax._core.array_types import Adjacency, PRNGKey, Whole
-from mrsa_jax._core.arrays import on_device, pytree, static
-from mrsa_jax._core.device import is_traced
+from mrsa_jax._core.arrays import on_device
 from mrsa_jax._core.factories import also_traced, is_whole, plain, unless_traced
+from mrsa_jax._core.pytrees import pytree, static
 from mrsa_jax._core.streams import (
     chances_typed,
     client_words,
@@ -25,6 +25,7 @@ from mrsa_jax._core.streams import (
     pair_words,
     threshold,
 )
+from mrsa_jax._core.traced import is_traced
 from mrsa_jax.graphs._lists import GraphModel, check_degree, check_num_clients
 from mrsa_watch._base.errors import check_integer, check_number, require
 

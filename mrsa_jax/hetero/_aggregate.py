@@ -19,9 +19,10 @@ from jax.typing import ArrayLike
 from jaxtyping import Array, Key
 
 from mrsa_jax import graphs, protocol
-from mrsa_jax._core.arrays import check_thresholds, needs_values, on_device
+from mrsa_jax._core.arrays import check_thresholds, on_device
 from mrsa_jax._core.status import Status
 from mrsa_jax._core.streams import Stream, as_key, round_key
+from mrsa_jax._core.traced import needs_values
 from mrsa_jax.hetero._average import clipped_share
 from mrsa_jax.hetero._coding import (
     ValueRange,

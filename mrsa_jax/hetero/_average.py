@@ -20,15 +20,10 @@ from jax import lax
 from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float32, Integer, Key
 
-from mrsa_jax._core.arrays import (
-    are_finite,
-    check_thresholds,
-    needs_values,
-    on_device,
-    pytree,
-)
-from mrsa_jax._core.device import is_traced
+from mrsa_jax._core.arrays import are_finite, check_thresholds, on_device
+from mrsa_jax._core.pytrees import pytree
 from mrsa_jax._core.status import Status
+from mrsa_jax._core.traced import is_traced, needs_values
 from mrsa_jax.availability import StepDropout
 from mrsa_jax.hetero._coding import (
     ValueRange,

@@ -20,9 +20,9 @@ from jax.typing import ArrayLike
 from jaxtyping import Array, Float32, Int32, Key, UInt32
 
 from mrsa_jax._core.arrays import on_device
-from mrsa_jax._core.device import is_traced
 from mrsa_jax._core.factories import nan_unless
 from mrsa_jax._core.status import Status
+from mrsa_jax._core.traced import is_traced
 from mrsa_jax.hetero._layout import SegmentLayout
 from mrsa_jax.hetero._round import (
     Cast,

@@ -17,8 +17,8 @@ import numpy as np
 from jax.typing import ArrayLike
 from jaxtyping import Bool, Int64
 
-from mrsa_jax._core.arrays import needs_values
 from mrsa_jax._core.round_rules import block_labels
+from mrsa_jax._core.traced import needs_values
 from mrsa_jax.hetero._layout import ModulusRule, SegmentLayout, segment_layout
 from mrsa_watch._base.errors import check_integer, check_known, require
 from mrsa_watch._base.values import by_value

@@ -18,9 +18,10 @@ import numpy as np
 from jax.typing import ArrayLike
 from jaxtyping import Bool, Int
 
-from mrsa_jax._core.arrays import as_typed, needs_values
 from mrsa_jax._core.pictures import with_picture
+from mrsa_jax._core.pytrees import as_typed
 from mrsa_jax._core.status import FEWEST_IN_A_SUM
+from mrsa_jax._core.traced import needs_values
 from mrsa_jax.hetero._segments import (
     ALONE,
     SCHEMES,

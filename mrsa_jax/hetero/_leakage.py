@@ -16,8 +16,8 @@ import numpy as np
 from jaxtyping import Float64, Int32
 
 from mrsa_jax import privacy
-from mrsa_jax._core.arrays import needs_values
 from mrsa_jax._core.status import FEWEST_IN_A_SUM, Status
+from mrsa_jax._core.traced import needs_values
 from mrsa_jax.hetero._layout import SegmentLayout
 from mrsa_jax.modular import rank_trajectory
 from mrsa_jax.secagg import admitted

@@ -18,10 +18,12 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, Bool, Float32, Int32, Key, UInt32
 
-from mrsa_jax._core.arrays import on_device, pytree
-from mrsa_jax._core.device import is_bound_by_memory, is_traced
+from mrsa_jax._core.arrays import on_device
+from mrsa_jax._core.device import is_bound_by_memory
+from mrsa_jax._core.pytrees import pytree
 from mrsa_jax._core.status import Status
 from mrsa_jax._core.streams import Stream, fold
+from mrsa_jax._core.traced import is_traced
 from mrsa_jax.hetero._layout import SegmentLayout, SegmentRows
 from mrsa_jax.hetero._row_kernels import (
     Span,

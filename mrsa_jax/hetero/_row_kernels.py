@@ -21,8 +21,9 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, Bool, Float32, Int32, Key, UInt32
 
-from mrsa_jax._core.arrays import on_device, pytree
-from mrsa_jax._core.device import at_once, map_tiles
+from mrsa_jax._core.arrays import on_device
+from mrsa_jax._core.batches import at_once, map_tiles
+from mrsa_jax._core.pytrees import pytree
 from mrsa_jax._core.streams import Stream, fold_over, joined_words
 from mrsa_jax.hetero._layout import SegmentLayout, SegmentRows
 from mrsa_jax.hetero._robust_kernels import present_blocks

@@ -16,7 +16,8 @@ import numpy as np
 from jax.typing import ArrayLike
 from jaxtyping import Int32
 
-from mrsa_jax._core.arrays import check_integers, host_array, needs_values
+from mrsa_jax._core.arrays import check_integers, host_array
+from mrsa_jax._core.traced import needs_values
 from mrsa_watch._base.errors import ConfigurationError, check_integer, nearest, require
 
 SchemeName = Literal["sc", "mc", "hc"]

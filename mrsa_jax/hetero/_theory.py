@@ -16,7 +16,8 @@ from typing import Any
 import numpy as np
 from jax.typing import ArrayLike
 
-from mrsa_jax._core.arrays import check_integers, host_array, needs_values
+from mrsa_jax._core.arrays import check_integers, host_array
+from mrsa_jax._core.traced import needs_values
 from mrsa_jax.hetero._layout import SegmentLayout
 from mrsa_jax.hetero._segments import blocks_of, check_levels
 from mrsa_watch._base.errors import check_integer, require

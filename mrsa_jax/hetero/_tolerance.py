@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from jax.typing import ArrayLike
 
-from mrsa_jax._core.arrays import needs_values
+from mrsa_jax._core.traced import needs_values
 from mrsa_jax.hetero._segments import blocks_of
 from mrsa_watch._base.errors import check_integer, check_number, require
 

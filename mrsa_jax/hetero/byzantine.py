@@ -19,9 +19,12 @@ import numpy as np
 from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float32, Integer, Key, UInt32
 
-from mrsa_jax._core.arrays import needs_values, on_device, one_program, pytree
+from mrsa_jax._core.arrays import on_device
 from mrsa_jax._core.prime import multiply_wide
+from mrsa_jax._core.programs import one_program
+from mrsa_jax._core.pytrees import pytree
 from mrsa_jax._core.streams import random_words
+from mrsa_jax._core.traced import needs_values
 from mrsa_watch._base.errors import check_finite, nearest, require
 
 _Clients = ArrayLike | Sequence[Any]

@@ -15,8 +15,8 @@ import numpy as np
 from jax.typing import ArrayLike
 from jaxtyping import Float64
 
-from mrsa_jax._core.arrays import needs_values
 from mrsa_jax._core.prime import words_per_residue
+from mrsa_jax._core.traced import needs_values
 from mrsa_jax.hetero._layout import SegmentLayout
 from mrsa_jax.protocol.messages import MaskedInput
 from mrsa_jax.secagg import admitted

@@ -19,7 +19,9 @@ import numpy as np
 from jax.typing import ArrayLike
 from jaxtyping import Array, Float32
 
-from mrsa_jax._core.arrays import on_device, one_program, pytree
+from mrsa_jax._core.arrays import on_device
+from mrsa_jax._core.programs import one_program
+from mrsa_jax._core.pytrees import pytree
 from mrsa_jax.hetero._robust_kernels import (
     coordinate_median_of,
     geometric_median_of,

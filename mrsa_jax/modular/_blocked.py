@@ -18,7 +18,7 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Bool, Float32, Int32, Shaped, UInt32
 
-from mrsa_jax._core.device import at_once
+from mrsa_jax._core.batches import at_once
 from mrsa_jax._core.prime import (
     Field,
     inverse,

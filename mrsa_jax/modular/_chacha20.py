@@ -11,9 +11,9 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Integer, UInt32
 
-from mrsa_jax._core.arrays import one_program
 from mrsa_jax._core.chacha20 import keystream_words
-from mrsa_jax._core.device import chosen_form
+from mrsa_jax._core.forms import chosen_form
+from mrsa_jax._core.programs import one_program
 from mrsa_watch._base.errors import require
 
 

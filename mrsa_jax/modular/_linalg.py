@@ -18,15 +18,10 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Int32, Shaped
 
-from mrsa_jax._core.arrays import LITTLE, as_integers, on_device, one_program
+from mrsa_jax._core.arrays import as_integers, on_device
+from mrsa_jax._core.batches import within_memory
 from mrsa_jax._core.cores import num_cores
-from mrsa_jax._core.device import (
-    chosen_form,
-    forced_form,
-    is_traced,
-    over_cores,
-    within_memory,
-)
+from mrsa_jax._core.forms import chosen_form, forced_form
 from mrsa_jax._core.prime import (
     PRIMES,
     codes,
@@ -35,6 +30,9 @@ from mrsa_jax._core.prime import (
     minor_bits,
     residues,
 )
+from mrsa_jax._core.programs import LITTLE, one_program
+from mrsa_jax._core.threads import over_cores
+from mrsa_jax._core.traced import is_traced
 from mrsa_jax.modular import _blocked
 from mrsa_watch._base.primes import draw_primes, enough_primes
 

@@ -15,8 +15,9 @@ from jax import lax
 from jaxtyping import Array, UInt32
 
 from mrsa_jax._core.array_types import Whole
-from mrsa_jax._core.arrays import one_program, pytree, static
 from mrsa_jax._core.prime import divide_step, is_power_of_two
+from mrsa_jax._core.programs import one_program
+from mrsa_jax._core.pytrees import pytree, static
 from mrsa_watch._base.errors import check_integer, require
 
 

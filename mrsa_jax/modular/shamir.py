@@ -17,9 +17,11 @@ from jax import lax
 from jax.typing import ArrayLike
 from jaxtyping import Array, UInt32
 
-from mrsa_jax._core.arrays import host_array, on_device, varying_like
-from mrsa_jax._core.device import at_once, is_traced
+from mrsa_jax._core.arrays import host_array, on_device
+from mrsa_jax._core.batches import at_once
+from mrsa_jax._core.mesh import varying_like
 from mrsa_jax._core.prime import multiply_wide
+from mrsa_jax._core.traced import is_traced
 from mrsa_jax.modular._ring import add, reduce_words, ring_sum_over, subtract
 from mrsa_watch._base.errors import check_integer, require
 from mrsa_watch._base.primes import is_prime

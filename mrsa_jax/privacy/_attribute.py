@@ -21,9 +21,9 @@ import numpy as np
 from jax.scipy.special import gammaln
 from jaxtyping import Array, Float
 
-from mrsa_jax._core.arrays import pytree
-from mrsa_jax._core.device import is_traced
 from mrsa_jax._core.factories import nan_unless
+from mrsa_jax._core.pytrees import pytree
+from mrsa_jax._core.traced import is_traced
 from mrsa_watch._base.errors import check_integer, check_number, require
 
 _LARGEST_TRACED = 256

@@ -16,7 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from mrsa_jax._core.arrays import host_array, needs_values
+from mrsa_jax._core.arrays import host_array
+from mrsa_jax._core.traced import needs_values
 from mrsa_jax.privacy._coalitions import without
 from mrsa_jax.privacy._weak import (
     SECONDS_PER_EFFORT,

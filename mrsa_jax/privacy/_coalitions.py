@@ -17,7 +17,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from mrsa_jax._core.arrays import as_integers, check_integers, host_array, needs_values
+from mrsa_jax._core.arrays import as_integers, check_integers, host_array
+from mrsa_jax._core.traced import needs_values
 from mrsa_watch._base.errors import require
 from mrsa_watch._base.tables import is_table
 from mrsa_watch.logs import ParticipationLog, integer_rows, read_log

@@ -20,10 +20,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from mrsa_jax._core.arrays import host_array, needs_values
-from mrsa_jax._core.device import in_order
+from mrsa_jax._core.arrays import host_array
 from mrsa_jax._core.statistics import binomial_interval
 from mrsa_jax._core.streams import as_key, host_generator
+from mrsa_jax._core.threads import in_order
+from mrsa_jax._core.traced import needs_values
 from mrsa_jax.modular import rank_trajectory
 from mrsa_jax.privacy._coalitions import as_history
 from mrsa_jax.privacy._exposure import first_exposure

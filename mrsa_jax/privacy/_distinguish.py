@@ -27,9 +27,10 @@ import numpy as np
 from jaxtyping import Float64
 
 from mrsa_jax._core import gaussian as _gaussian
-from mrsa_jax._core.arrays import host_array, needs_values
-from mrsa_jax._core.device import at_once
+from mrsa_jax._core.arrays import host_array
+from mrsa_jax._core.batches import at_once
 from mrsa_jax._core.noise import check_noise, check_spread
+from mrsa_jax._core.traced import needs_values
 from mrsa_jax.privacy._coalitions import as_history, check_coalition, without
 from mrsa_jax.privacy._hidden import among, noise_root, without_members
 from mrsa_jax.privacy._leverage import Request, as_floats

@@ -22,16 +22,13 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, Int32
 
-from mrsa_jax._core.arrays import LITTLE, on_device
-from mrsa_jax._core.device import (
-    at_once,
-    chosen_form,
-    forced_form,
-    is_traced,
-    over_ranges,
-    within_memory,
-)
+from mrsa_jax._core.arrays import on_device
+from mrsa_jax._core.batches import at_once, within_memory
+from mrsa_jax._core.forms import chosen_form, forced_form
 from mrsa_jax._core.prime import PRIMES, fields, host_residues, minor_bits, residues
+from mrsa_jax._core.programs import LITTLE
+from mrsa_jax._core.threads import over_ranges
+from mrsa_jax._core.traced import is_traced
 from mrsa_jax.modular import rank_trajectory
 from mrsa_jax.privacy._coalitions import without
 from mrsa_jax.privacy._exposure_programs import (

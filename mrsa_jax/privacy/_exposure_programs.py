@@ -17,9 +17,10 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, Int32, UInt8, UInt32
 
-from mrsa_jax._core.arrays import quick_for_little, varying_like
-from mrsa_jax._core.device import map_tiles
+from mrsa_jax._core.batches import map_tiles
+from mrsa_jax._core.mesh import varying_like
 from mrsa_jax._core.prime import Field, companion, scale, subtract, sum_residues
+from mrsa_jax._core.programs import quick_for_little
 
 # uint32 [primes, rounds, clients], each round's row in the form; int32 [primes,
 # rounds], the round that changed it last

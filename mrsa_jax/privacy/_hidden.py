@@ -16,8 +16,8 @@ import numpy as np
 from jaxtyping import Array, Float, Float64
 
 from mrsa_jax._core.arrays import on_device
-from mrsa_jax._core.device import is_traced
 from mrsa_jax._core.noise import check_in_spreads, check_noise, check_spread
+from mrsa_jax._core.traced import is_traced
 from mrsa_jax.modular import rank_trajectory
 from mrsa_jax.privacy._coalitions import check_coalition, in_time, without
 from mrsa_jax.privacy._enclosures import inverse_of_factor

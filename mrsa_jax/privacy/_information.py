@@ -22,10 +22,11 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float64
 
-from mrsa_jax._core.arrays import host_array, needs_values, on_device
-from mrsa_jax._core.device import at_once, is_traced
+from mrsa_jax._core.arrays import host_array, on_device
+from mrsa_jax._core.batches import at_once
 from mrsa_jax._core.factories import nan_unless
 from mrsa_jax._core.noise import check_noise, check_spread
+from mrsa_jax._core.traced import is_traced, needs_values
 from mrsa_jax.privacy._coalitions import check_coalition, without
 from mrsa_jax.privacy._hidden import among, noise_root, without_members
 from mrsa_jax.privacy._leverage import Request

@@ -21,8 +21,12 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, Float64
 
-from mrsa_jax._core.arrays import on_device, quick_for_little, varying_like
-from mrsa_jax._core.device import at_once, is_traced, map_tiles, platform
+from mrsa_jax._core.arrays import on_device
+from mrsa_jax._core.batches import at_once, map_tiles
+from mrsa_jax._core.device import platform
+from mrsa_jax._core.mesh import varying_like
+from mrsa_jax._core.programs import quick_for_little
+from mrsa_jax._core.traced import is_traced
 from mrsa_jax.modular import rank_trajectory
 from mrsa_jax.privacy._equal_columns import (
     Merged,

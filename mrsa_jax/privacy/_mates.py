@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float64
 
-from mrsa_jax._core.arrays import host_array, needs_values
+from mrsa_jax._core.arrays import host_array
+from mrsa_jax._core.traced import needs_values
 from mrsa_jax.privacy._coalitions import without
 from mrsa_jax.privacy._hidden import without_members
 from mrsa_jax.privacy._updates import MOST_MEMORY

@@ -16,8 +16,8 @@ import numpy as np
 from jax.typing import ArrayLike
 from jaxtyping import Array, Key
 
-from mrsa_jax._core.arrays import needs_values
 from mrsa_jax._core.round_rules import SplitPolicy
+from mrsa_jax._core.traced import needs_values
 from mrsa_jax.availability import Availability, independent_steps
 from mrsa_jax.privacy._strong import strong_privacy_trajectory
 from mrsa_jax.privacy._trajectory import weak_privacy_trajectory

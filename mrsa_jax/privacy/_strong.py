@@ -16,9 +16,11 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, Int32
 
-from mrsa_jax._core.arrays import host_array, on_device, varying_like
-from mrsa_jax._core.device import is_traced, platform
+from mrsa_jax._core.arrays import host_array, on_device
+from mrsa_jax._core.device import platform
+from mrsa_jax._core.mesh import varying_like
 from mrsa_jax._core.prime import codes
+from mrsa_jax._core.traced import is_traced
 from mrsa_jax.privacy._coalitions import without
 from mrsa_jax.privacy.solver import column_codes
 from mrsa_watch._base.errors import require

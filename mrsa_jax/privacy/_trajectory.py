@@ -16,10 +16,13 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from mrsa_jax._core.arrays import host_array, on_device, pytree
+from mrsa_jax._core.arrays import host_array, on_device
+from mrsa_jax._core.batches import at_once
 from mrsa_jax._core.cores import num_cores
-from mrsa_jax._core.device import at_once, in_order, is_traced
 from mrsa_jax._core.prime import PRIMES, codes, fields, host_residues, residues
+from mrsa_jax._core.pytrees import pytree
+from mrsa_jax._core.threads import in_order
+from mrsa_jax._core.traced import is_traced
 from mrsa_jax.privacy._coalitions import without
 from mrsa_jax.privacy._weak import (
     SECONDS_PER_EFFORT,

@@ -19,8 +19,8 @@ from typing import Any
 
 import numpy as np
 
-from mrsa_jax._core.arrays import needs_values
-from mrsa_jax._core.device import in_order
+from mrsa_jax._core.threads import in_order
+from mrsa_jax._core.traced import needs_values
 from mrsa_jax.privacy._coalitions import as_history
 from mrsa_jax.privacy.solver import CHEAP_SECONDS, Groups, collapse, ranks_of
 from mrsa_watch._base.errors import POSITIVE, check_integer, check_number, require

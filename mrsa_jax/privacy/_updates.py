@@ -25,11 +25,12 @@ from jax import lax
 from jaxtyping import Array, Float64
 
 from mrsa_jax._core.arrays import host_array, on_device
-from mrsa_jax._core.device import at_once, is_traced
+from mrsa_jax._core.batches import at_once
 from mrsa_jax._core.factories import is_chance, nan_unless
 from mrsa_jax._core.matrices import correlations
 from mrsa_jax._core.noise import check_in_spreads
 from mrsa_jax._core.statistics import memory_kernel
+from mrsa_jax._core.traced import is_traced
 from mrsa_jax.modular import rank_trajectory
 from mrsa_jax.privacy._enclosures import inverse_of_factor
 from mrsa_jax.privacy._equal_columns import class_sizes

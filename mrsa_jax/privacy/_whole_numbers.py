@@ -15,9 +15,10 @@ from typing import Any
 import numpy as np
 from jaxtyping import Bool
 
-from mrsa_jax._core.arrays import host_array, needs_values
+from mrsa_jax._core.arrays import host_array
 from mrsa_jax._core.statistics import half_interval
 from mrsa_jax._core.streams import Stream, as_key, host_generator
+from mrsa_jax._core.traced import needs_values
 from mrsa_jax.modular import rank
 from mrsa_jax.privacy._coalitions import as_history
 from mrsa_watch._base.errors import check_integer, require

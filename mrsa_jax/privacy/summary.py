@@ -17,8 +17,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from mrsa_jax._core.device import chosen_form, over_ranges
+from mrsa_jax._core.forms import chosen_form
 from mrsa_jax._core.prime import minor_bits
+from mrsa_jax._core.threads import over_ranges
 from mrsa_jax.privacy._exposure import follow
 from mrsa_jax.privacy._hidden import among
 from mrsa_jax.privacy._leverage import (

@@ -17,8 +17,10 @@ from jax import lax
 from jaxtyping import Array, Float32, Integer, UInt32
 
 from mrsa_jax._core.array_types import PRNGKey, Real, Scalar, Vector, Whole
-from mrsa_jax._core.arrays import needs_values, one_program, pytree, static
+from mrsa_jax._core.programs import one_program
+from mrsa_jax._core.pytrees import pytree, static
 from mrsa_jax._core.streams import as_key, fold_over, random_words
+from mrsa_jax._core.traced import needs_values
 from mrsa_jax.quantize._stochastic import MAX_DIM, round_within
 from mrsa_watch._base.errors import check_integer, check_number, require
 

@@ -18,10 +18,11 @@ from jax import lax
 from jaxtyping import Array, Bool, Float32, Integer, UInt32
 
 from mrsa_jax._core.array_types import PRNGKey, Real, Scalar, Vector, Whole
-from mrsa_jax._core.arrays import one_program, pytree, static
-from mrsa_jax._core.device import is_traced
 from mrsa_jax._core.factories import also_traced, is_whole, nan_unless, unless_traced
+from mrsa_jax._core.programs import one_program
+from mrsa_jax._core.pytrees import pytree, static
 from mrsa_jax._core.streams import random_words
+from mrsa_jax._core.traced import is_traced
 from mrsa_watch._base.errors import (
     POSITIVE,
     check_integer,

@@ -15,7 +15,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Int32, Key, UInt32
 
-from mrsa_jax._core.arrays import needs_values, one_program
+from mrsa_jax._core.programs import one_program
+from mrsa_jax._core.traced import needs_values
 from mrsa_jax.quantize._lattice import LatticeQuantizer
 from mrsa_jax.quantize._stochastic import Quantizer
 from mrsa_watch._base.errors import check_integer, require, require_methods

@@ -20,10 +20,11 @@ from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float32, Integer, Key, UInt32
 
 from mrsa_jax import graphs
-from mrsa_jax._core.arrays import needs_values, on_device, pytree
-from mrsa_jax._core.device import is_traced
+from mrsa_jax._core.arrays import on_device
+from mrsa_jax._core.pytrees import pytree
 from mrsa_jax._core.status import Status
 from mrsa_jax._core.streams import Stream, fold
+from mrsa_jax._core.traced import is_traced, needs_values
 from mrsa_jax.availability import StepDropout
 from mrsa_jax.quantize import ClipRule, LatticeQuantizer, Quantizer, RingNoise
 from mrsa_jax.quantize.budgets import check_fits, check_weights, largest_total_weight

@@ -19,10 +19,10 @@ import numpy as np
 from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Int32
 
-from mrsa_jax._core.arrays import check_thresholds, host_array, needs_values, on_device
-from mrsa_jax._core.device import is_traced
+from mrsa_jax._core.arrays import check_thresholds, host_array, on_device
 from mrsa_jax._core.factories import is_whole
 from mrsa_jax._core.status import FEWEST_IN_A_SUM
+from mrsa_jax._core.traced import is_traced, needs_values
 from mrsa_jax.graphs import check_adjacency, component_labels
 from mrsa_watch._base.errors import require
 

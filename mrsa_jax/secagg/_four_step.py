@@ -18,9 +18,10 @@ import numpy as np
 from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Key
 
-from mrsa_jax._core.arrays import needs_values, on_device
+from mrsa_jax._core.arrays import on_device
 from mrsa_jax._core.round_rules import block_numbers
 from mrsa_jax._core.status import Status
+from mrsa_jax._core.traced import needs_values
 from mrsa_jax.modular import chacha20_columns
 from mrsa_jax.modular.shamir import (
     LIMBS,

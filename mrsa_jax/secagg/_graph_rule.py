@@ -18,7 +18,8 @@ import numpy as np
 from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Int32, Key
 
-from mrsa_jax._core.arrays import check_thresholds, needs_values, on_device, pytree
+from mrsa_jax._core.arrays import check_thresholds, on_device
+from mrsa_jax._core.pytrees import pytree
 from mrsa_jax._core.round_rules import (
     LearntRound,
     SplitPolicy,
@@ -29,6 +30,7 @@ from mrsa_jax._core.round_rules import (
     round_status,
 )
 from mrsa_jax._core.status import Status
+from mrsa_jax._core.traced import needs_values
 from mrsa_jax.graphs import GraphModel
 from mrsa_jax.secagg._conditions import _learnt_components
 from mrsa_watch._base.errors import check_integer, require

@@ -16,16 +16,13 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array
 
-from mrsa_jax._core.arrays import varying_like
+from mrsa_jax._core.batches import at_once, within_memory
 from mrsa_jax._core.chacha20 import keystream_words
-from mrsa_jax._core.device import (
-    at_once,
-    chosen_form,
-    is_traced,
-    within_memory,
-)
+from mrsa_jax._core.forms import chosen_form
+from mrsa_jax._core.mesh import varying_like
 from mrsa_jax._core.prime import is_power_of_two
 from mrsa_jax._core.status import Status
+from mrsa_jax._core.traced import is_traced
 from mrsa_jax.modular import Ring, add, ring_of, ring_sum_over, subtract
 from mrsa_jax.secagg._pad_tables import (
     Edges,

@@ -21,16 +21,13 @@ from jax.typing import ArrayLike
 from jaxtyping import Array, UInt32
 
 from mrsa_jax._core.arrays import on_device
+from mrsa_jax._core.batches import at_once, map_tiles
 from mrsa_jax._core.cores import num_cores
-from mrsa_jax._core.device import (
-    at_once,
-    chosen_form,
-    is_traced,
-    map_tiles,
-    start_over_cores,
-)
+from mrsa_jax._core.forms import chosen_form
 from mrsa_jax._core.prime import is_power_of_two, words_per_residue
 from mrsa_jax._core.status import FEWEST_IN_A_SUM, Status
+from mrsa_jax._core.threads import start_over_cores
+from mrsa_jax._core.traced import is_traced
 from mrsa_jax.modular import Ring, ring_of, ring_sum_over
 from mrsa_jax.secagg._pad_arrays import classes_of, edge_places, pads_by_arrays
 from mrsa_jax.secagg._pad_tables import PAIR_PAD, SELF_PAD, Edges, Round, status_of

@@ -15,9 +15,10 @@ import numpy as np
 from jax.typing import ArrayLike
 from jaxtyping import Array
 
-from mrsa_jax._core.arrays import needs_values, pytree
 from mrsa_jax._core.prime import words_per_residue
+from mrsa_jax._core.pytrees import pytree
 from mrsa_jax._core.status import STEPS, STEPS_WITH_CHECK
+from mrsa_jax._core.traced import needs_values
 from mrsa_jax.modular import check_modulus
 from mrsa_jax.secagg._conditions import check_rounds
 from mrsa_jax.secagg.lists import without_lonely

@@ -17,9 +17,9 @@ from jax import lax
 from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Key, UInt32
 
-from mrsa_jax._core.arrays import are_finite, needs_values, on_device
-from mrsa_jax._core.device import is_traced
+from mrsa_jax._core.arrays import are_finite, on_device
 from mrsa_jax._core.streams import Stream
+from mrsa_jax._core.traced import is_traced, needs_values
 from mrsa_jax.quantize import LatticeQuantizer, Quantizer, RingNoise
 from mrsa_jax.quantize.wrapping import has_left, lifted
 from mrsa_watch._base.errors import check_integer, require, require_methods

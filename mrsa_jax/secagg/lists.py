@@ -15,8 +15,8 @@ import numpy as np
 from jax.typing import ArrayLike
 from jaxtyping import Bool, Int, Integer
 
-from mrsa_jax._core.arrays import needs_values
 from mrsa_jax._core.round_rules import whole_blocks
+from mrsa_jax._core.traced import needs_values
 from mrsa_jax.secagg.plans import SegmentPlan, memberships
 from mrsa_watch._base.errors import require
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Array, Bool
 
-from mrsa_jax._core.arrays import pytree
+from mrsa_jax._core.pytrees import pytree
 from mrsa_jax.modular import check_modulus
 from mrsa_jax.quantize.budgets import check_fits
 from mrsa_watch._base.errors import check_integer, is_integer, require

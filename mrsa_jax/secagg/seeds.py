@@ -12,8 +12,9 @@ import numpy as np
 from jax.typing import ArrayLike
 from jaxtyping import Array, UInt32
 
-from mrsa_jax._core.arrays import on_device, pytree
-from mrsa_jax._core.device import is_traced
+from mrsa_jax._core.arrays import on_device
+from mrsa_jax._core.pytrees import pytree
+from mrsa_jax._core.traced import is_traced
 from mrsa_jax.modular import chacha20_columns
 from mrsa_watch._base.errors import is_integer, require
 

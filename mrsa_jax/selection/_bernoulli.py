@@ -15,11 +15,13 @@ from jaxtyping import Array, Int32
 
 from mrsa_jax._core import streams as _chance
 from mrsa_jax._core.array_types import Counts, Flags, Numbers, PerClient, TrialKeys
-from mrsa_jax._core.arrays import on_device, one_program, pytree, static, zeros
-from mrsa_jax._core.device import is_traced
+from mrsa_jax._core.arrays import on_device, zeros
 from mrsa_jax._core.factories import also_traced, is_whole, unless_traced
+from mrsa_jax._core.programs import one_program
+from mrsa_jax._core.pytrees import pytree, static
 from mrsa_jax._core.selector import SelectorState
 from mrsa_jax._core.streams import client_words
+from mrsa_jax._core.traced import is_traced
 from mrsa_watch._base.errors import check_integer, check_size, require
 from mrsa_watch._base.values import by_value
 

@@ -19,10 +19,12 @@ from jax import lax
 from jaxtyping import Array
 
 from mrsa_jax._core.array_types import Flags, PerClient, TrialKeys
-from mrsa_jax._core.arrays import on_device, one_program, pytree, static, zeros
-from mrsa_jax._core.device import is_traced
+from mrsa_jax._core.arrays import on_device, zeros
 from mrsa_jax._core.factories import also_traced, is_whole, plain, unless_traced
+from mrsa_jax._core.programs import one_program
+from mrsa_jax._core.pytrees import pytree, static
 from mrsa_jax._core.selector import SelectorState
+from mrsa_jax._core.traced import is_traced
 from mrsa_jax.selection import _ranking
 from mrsa_jax.selection._checks import Fairness, check_sizes
 from mrsa_jax.selection._metrics import all_or_none, block_chances, chances_of_some

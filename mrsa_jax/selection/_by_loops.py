@@ -15,9 +15,10 @@ from jaxtyping import Array, Bool, Int32
 
 from mrsa_jax._core.array_types import PRNGKey
 from mrsa_jax._core.arrays import on_device
-from mrsa_jax._core.device import chosen_form, over_ranges
+from mrsa_jax._core.forms import chosen_form
 from mrsa_jax._core.selector import Selector
 from mrsa_jax._core.streams import is_threefry
+from mrsa_jax._core.threads import over_ranges
 from mrsa_jax.availability import Availability
 from mrsa_jax.selection._bernoulli import BernoulliSelection
 from mrsa_jax.selection._blocks import BlockSelection

@@ -20,18 +20,12 @@ import numpy as np
 from jaxtyping import Array
 
 from mrsa_jax._core.array_types import Flags, Nested, TrialKeys
-from mrsa_jax._core.arrays import (
-    binary_matrix,
-    check_integers,
-    needs_values,
-    on_device,
-    one_program,
-    pytree,
-    static,
-    zeros,
-)
+from mrsa_jax._core.arrays import binary_matrix, check_integers, on_device, zeros
+from mrsa_jax._core.programs import one_program
+from mrsa_jax._core.pytrees import pytree, static
 from mrsa_jax._core.selector import SelectorState
 from mrsa_jax._core.streams import client_words
+from mrsa_jax._core.traced import needs_values
 from mrsa_jax.selection._checks import Fairness, check_grids
 from mrsa_jax.selection._ranking import device_steps, k_smallest, word_key
 from mrsa_watch._base.errors import check_known, check_size, require

@@ -18,11 +18,13 @@ from jax import lax
 from jax.sharding import Mesh
 from jaxtyping import Array, Bool, Int32, Key
 
-from mrsa_jax._core.arrays import checked_mesh, needs_values, quick_for_little
-from mrsa_jax._core.device import at_once, within_memory
+from mrsa_jax._core.batches import at_once, within_memory
 from mrsa_jax._core.factories import program_of
+from mrsa_jax._core.mesh import checked_mesh
+from mrsa_jax._core.programs import quick_for_little
 from mrsa_jax._core.selector import Selector
 from mrsa_jax._core.streams import Seed, as_key, trial_key
+from mrsa_jax._core.traced import needs_values
 from mrsa_jax.availability import Availability
 from mrsa_jax.selection import _rollout
 from mrsa_jax.selection._by_loops import counts_by_loops, history_by_loops, runs_loops

@@ -20,10 +20,11 @@ from jax import lax
 from jaxtyping import Array, Bool, Float32, Float64, Int32, UInt32
 
 from mrsa_jax._core.array_types import Integers, Nested, Numbers
-from mrsa_jax._core.arrays import host_array, integer_or_vector, on_device, varying_like
-from mrsa_jax._core.device import is_traced
+from mrsa_jax._core.arrays import host_array, integer_or_vector, on_device
 from mrsa_jax._core.factories import is_chance, nan_unless
+from mrsa_jax._core.mesh import varying_like
 from mrsa_jax._core.streams import check_chances
+from mrsa_jax._core.traced import is_traced
 from mrsa_jax.selection._checks import check_sizes
 from mrsa_watch._base.errors import check_size, require
 from mrsa_watch._base.tables import require_array

@@ -16,17 +16,11 @@ import numpy as np
 from jaxtyping import Array, Float32
 
 from mrsa_jax._core.array_types import Counts, Flags, Numbers, TrialKeys
-from mrsa_jax._core.arrays import (
-    number_or_vector,
-    on_device,
-    one_number,
-    one_program,
-    pytree,
-    static,
-    zeros,
-)
-from mrsa_jax._core.device import is_traced
+from mrsa_jax._core.arrays import number_or_vector, on_device, one_number, zeros
 from mrsa_jax._core.factories import also_traced, is_whole, unless_traced
+from mrsa_jax._core.programs import one_program
+from mrsa_jax._core.pytrees import pytree, static
+from mrsa_jax._core.traced import is_traced
 from mrsa_jax.selection import _ranking
 from mrsa_jax.selection._blocks import sizes_as_data
 from mrsa_jax.selection._metrics import all_or_none

@@ -20,8 +20,9 @@ from jax import lax
 from jaxtyping import Array, Int32, UInt32
 
 from mrsa_jax._core.array_types import Counts, Flags, TrialKeys
-from mrsa_jax._core.arrays import varying_like
-from mrsa_jax._core.device import chosen_form, platform
+from mrsa_jax._core.device import platform
+from mrsa_jax._core.forms import chosen_form
+from mrsa_jax._core.mesh import varying_like
 from mrsa_jax._core.streams import client_words, key_words, words_of_clients
 
 # "search": as many passes as the values need, which is fewest on a CPU. "sort": the

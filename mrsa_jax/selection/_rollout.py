@@ -19,24 +19,12 @@ from jax.sharding import Mesh
 from jaxtyping import Array, Bool, Float32, Int32
 
 from mrsa_jax._core.array_types import PRNGKey
-from mrsa_jax._core.arrays import (
-    LITTLE,
-    checked_mesh,
-    on_device,
-    one_program,
-    quick_for_little,
-    spread,
-    varying_like,
-)
+from mrsa_jax._core.arrays import on_device
+from mrsa_jax._core.batches import at_once, cores_for, within_memory
 from mrsa_jax._core.cores import num_cores
-from mrsa_jax._core.device import (
-    at_once,
-    cores_for,
-    in_context,
-    is_traced,
-    platform,
-    within_memory,
-)
+from mrsa_jax._core.device import platform
+from mrsa_jax._core.mesh import checked_mesh, spread, varying_like
+from mrsa_jax._core.programs import LITTLE, one_program, quick_for_little
 from mrsa_jax._core.selector import Selector, check_selector
 from mrsa_jax._core.streams import (
     Seed,
@@ -46,6 +34,8 @@ from mrsa_jax._core.streams import (
     round_key,
     trial_key,
 )
+from mrsa_jax._core.threads import in_context
+from mrsa_jax._core.traced import is_traced
 from mrsa_jax.availability import Availability
 from mrsa_jax.selection._by_loops import history_by_loops, runs_loops
 from mrsa_jax.selection._metrics import Running

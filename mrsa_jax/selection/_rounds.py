@@ -18,17 +18,12 @@ from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Int32, Key, Shaped
 
 from mrsa_jax._core.array_types import Integers, Nested, PRNGKey
-from mrsa_jax._core.arrays import (
-    LITTLE,
-    needs_values,
-    on_device,
-    one_program,
-    quick_for_little,
-    varying_like,
-)
-from mrsa_jax._core.device import is_traced, platform
+from mrsa_jax._core.arrays import on_device
+from mrsa_jax._core.device import platform
 from mrsa_jax._core.factories import bucket
+from mrsa_jax._core.mesh import varying_like
 from mrsa_jax._core.pictures import with_picture
+from mrsa_jax._core.programs import LITTLE, one_program, quick_for_little
 from mrsa_jax._core.round_rules import (
     RoundRule,
     SplitPolicy,
@@ -39,6 +34,7 @@ from mrsa_jax._core.round_rules import (
 )
 from mrsa_jax._core.selector import Selector, with_counts
 from mrsa_jax._core.streams import Seed, Stream, as_key, by_words, round_key, trial_key
+from mrsa_jax._core.traced import is_traced, needs_values
 from mrsa_jax.availability import Availability, StepDropout
 from mrsa_jax.selection._rollout import _entries, _in_chunks, _play, _start
 from mrsa_watch._base.errors import check_integer, check_size, require

@@ -16,18 +16,13 @@ import numpy as np
 from jaxtyping import Array, Bool, Int32
 
 from mrsa_jax._core.array_types import Counts, Flags, TrialKeys
-from mrsa_jax._core.arrays import (
-    binary_matrix,
-    needs_values,
-    one_program,
-    pytree,
-    static,
-    zeros,
-)
-from mrsa_jax._core.device import is_traced
+from mrsa_jax._core.arrays import binary_matrix, zeros
 from mrsa_jax._core.factories import also_traced, is_whole, unless_traced
+from mrsa_jax._core.programs import one_program
+from mrsa_jax._core.pytrees import pytree, static
 from mrsa_jax._core.selector import Selector, SelectorState, check_selector
 from mrsa_jax._core.streams import Seed, Stream, as_key, client_words, fold
+from mrsa_jax._core.traced import is_traced, needs_values
 from mrsa_jax.selection._blocks import BlockSelection, batch_partitioning
 from mrsa_jax.selection._checks import Fairness
 from mrsa_watch._base.errors import check_known, check_size, require

@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 
 from mrsa_jax import attacks, federated, privacy
-from mrsa_jax._core.arrays import LITTLE
-from mrsa_jax._core.device import in_context, platform
+from mrsa_jax._core.device import platform
+from mrsa_jax._core.programs import LITTLE
 from mrsa_jax._core.selector import cohort_size_of
+from mrsa_jax._core.threads import in_context
 from mrsa_jax.study import _build, _trial
 from mrsa_jax.study._config import DemoConfig, Scheme, TrainConfig
 from mrsa_jax.study._training_setting import Setting, plain_aggregator, shared_training

@@ -15,8 +15,9 @@ import numpy as np
 from jaxtyping import Array, Key
 
 from mrsa_jax import attacks, federated, hetero, quantize
-from mrsa_jax._core.arrays import on_device, padded_slots
+from mrsa_jax._core.arrays import on_device
 from mrsa_jax._core.round_rules import with_weights
+from mrsa_jax._core.slots import padded_slots
 from mrsa_jax._core.status import Status
 from mrsa_jax._core.streams import Stream, as_key, fold, round_key
 from mrsa_jax.study._config import AggregationConfig

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from mrsa_jax import dp, privacy
-from mrsa_jax._core.device import at_once
+from mrsa_jax._core.batches import at_once
 from mrsa_jax.study._build import build_mechanism
 from mrsa_jax.study._history_variables import stacked_by_scheme
 from mrsa_jax.study._runner import VARIABLES

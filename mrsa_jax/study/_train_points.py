@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from mrsa_jax import federated
-from mrsa_jax._core.device import at_once
+from mrsa_jax._core.batches import at_once
 from mrsa_jax._core.factories import bucket, program_of
 from mrsa_jax._core.memory import free_bytes
 from mrsa_jax._core.selector import cohort_size_of

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mrsa_jax import federated, selection
-from mrsa_jax._core.device import in_context
+from mrsa_jax._core.threads import in_context
 from mrsa_jax.study import _build, _config, _frozen, _measured, _trial
 from mrsa_jax.study._compiling import Compiling
 from mrsa_jax.study._config import DemoConfig, Scheme, TrainConfig

@@ -14,9 +14,9 @@ import jax
 import numpy as np
 
 from mrsa_jax import modular, privacy, selection
-from mrsa_jax._core.arrays import LITTLE
-from mrsa_jax._core.device import at_once
+from mrsa_jax._core.batches import at_once
 from mrsa_jax._core.factories import bucket
+from mrsa_jax._core.programs import LITTLE
 from mrsa_jax._core.round_rules import with_weights
 from mrsa_jax._core.statistics import memory_kernel
 from mrsa_jax._core.status import FEWEST_IN_A_SUM

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 import mrsa_jax as mj
-from mrsa_jax._core import device as _device
+from mrsa_jax._core import batches as _batches
 
 
 @pytest.mark.parametrize(
@@ -264,7 +264,7 @@ def test_files_are_read_and_written_in_pieces(
     tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # 7 columns
-    monkeypatch.setitem(_device._WORK, "estimates", _device._Work(8 * 12 * 7, 1))
+    monkeypatch.setitem(_batches._WORK, "estimates", _batches._Work(8 * 12 * 7, 1))
     history = _history()
     updates = np.random.default_rng(9).normal(size=(8, 40)).astype(np.float32)
     sums = np.memmap(tmp_path / "sums", np.float32, "w+", shape=(12, 40))

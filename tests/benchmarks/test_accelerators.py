@@ -25,7 +25,7 @@ from benchmarks.accelerators import _compile_for, _hlo, _hot_paths, _measured
 from benchmarks.accelerators.__main__ import main
 from benchmarks.accelerators._reading import Reading
 from mrsa_jax import ConfigurationError
-from mrsa_jax._core.device import forced_form
+from mrsa_jax._core.forms import forced_form
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 

@@ -17,7 +17,7 @@ import optax
 import pytest
 
 import mrsa_jax as mj
-from mrsa_jax._core.arrays import pytree
+from mrsa_jax._core.pytrees import pytree
 
 _N, _K, _DIM, _ROUNDS = 6, 4, 6, 5
 _BAD = 2  # the client whose updates are not finite

@@ -16,7 +16,7 @@ import pytest
 from jax import Array
 
 import mrsa_jax as mj
-from mrsa_jax._core import device as _device
+from mrsa_jax._core import batches as _batches
 from mrsa_jax._core.arrays import on_device, zeros
 from mrsa_jax.federated import conv as layers
 from mrsa_jax.federated.conv import _winograd, toom_cook
@@ -187,7 +187,7 @@ def test_chunks_hold_the_minibatch_and_waste_less_than_one_sample_each(
     chunks, size = _winograd._in_chunks(batch, zeros((64, 32, 64), np.float32), tiling)
     assert batch <= chunks * size < batch + chunks
     # 64 products of 16 tiles, 32 channels and 64 features, in float32
-    assert size * 4 * 64 * 16 * (32 + 64) <= _device._WORK["tiles"].cpu_bytes
+    assert size * 4 * 64 * 16 * (32 + 64) <= _batches._WORK["tiles"].cpu_bytes
 
 
 def test_bfloat16_runs_and_is_near_float32() -> None:

@@ -15,7 +15,7 @@ import optax
 import pytest
 
 import mrsa_jax as mj
-from mrsa_jax._core import device as _device
+from mrsa_jax._core import batches as _batches, device as _device
 from mrsa_jax._core.arrays import on_device
 from mrsa_jax._core.streams import Stream, as_key, round_key
 from mrsa_jax.federated import programs
@@ -352,7 +352,7 @@ def test_ragged_cohort_equals_one_by_one() -> None:
 def test_a_client_does_not_depend_on_slot_company_or_number(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setitem(_device._WORK, "clients", _device._Work(4 * 16 * 650, 0))
+    monkeypatch.setitem(_batches._WORK, "clients", _batches._Work(4 * 16 * 650, 0))
     clients = _ragged()
     trainer = mj.federated.local_sgd(_model(), 0.2, batch_size=16)
     updates = functools.partial(

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import mrsa_jax as mj
-from mrsa_jax._core.arrays import checked_mesh
+from mrsa_jax._core.mesh import checked_mesh
 from mrsa_jax._core.streams import as_key
 from mrsa_jax.federated import programs
 from mrsa_jax.federated._program import MemoryEstimate, largest_width

@@ -79,7 +79,7 @@ def test_a_mesh_of_one_device_is_none() -> None:
 
 
 def test_each_device_trains_its_share() -> None:
-    from mrsa_jax._core.arrays import checked_mesh, spread
+    from mrsa_jax._core.mesh import checked_mesh, spread
     from mrsa_jax.federated import programs
 
     mesh = checked_mesh(jax.make_mesh((2,), ("clients",)))

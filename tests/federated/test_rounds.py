@@ -19,7 +19,7 @@ import optax
 import pytest
 
 import mrsa_jax as mj
-from mrsa_jax._core import device as _device
+from mrsa_jax._core import batches as _batches
 from mrsa_jax.federated.programs import rounds_program
 from mrsa_jax.secagg.averages import AggregateOut
 
@@ -159,7 +159,7 @@ def test_the_cut_changes_no_bit(monkeypatch: pytest.MonkeyPatch) -> None:
             f"{pace}.__init__", lambda self, most=most: vars(self).update(most=most)
         )
         _assert_equal(whole, _train_in("xla", test=None))
-    monkeypatch.setitem(_device._WORK, "rounds", _device._Work(2 * 16 * _COHORT, 0))
+    monkeypatch.setitem(_batches._WORK, "rounds", _batches._Work(2 * 16 * _COHORT, 0))
     programs = _counted(monkeypatch)
     _assert_equal(whole, _train_in("xla", test=None))
     assert {length for _, length in programs} == {2}

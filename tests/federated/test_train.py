@@ -16,7 +16,7 @@ import optax
 import pytest
 
 import mrsa_jax as mj
-from mrsa_jax._core.arrays import padded_slots
+from mrsa_jax._core.slots import padded_slots
 from mrsa_jax.federated import programs
 from mrsa_jax.federated._training import checked_order
 

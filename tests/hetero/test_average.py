@@ -14,7 +14,7 @@ import pytest
 
 import mrsa_jax as mj
 from mrsa_jax import hetero
-from mrsa_jax._core import device as _device
+from mrsa_jax._core import batches as _batches
 from mrsa_jax._core.arrays import on_device
 from mrsa_jax.availability import independent_steps
 from mrsa_jax.hetero import _round, decode, encode, segment_average, segment_layout
@@ -365,7 +365,7 @@ def test_an_update_does_not_depend_on_how_many_segments_go_at_once(
     )
     outs = []
     for at_once in (1, 2**22):
-        monkeypatch.setitem(_device._WORK, "segments", _device._Work(at_once, 1))
+        monkeypatch.setitem(_batches._WORK, "segments", _batches._Work(at_once, 1))
         outs.append(average.aggregate(*arguments)[0])
         if fidelity == "sets":
             # how many is read while tracing

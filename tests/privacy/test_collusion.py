@@ -13,7 +13,7 @@ import row_space_oracle as oracle
 from scipy import stats
 
 import mrsa_jax as mj
-from mrsa_jax._core.device import use_form
+from mrsa_jax._core.forms import use_form
 from mrsa_jax._core.statistics import binomial_interval
 from mrsa_jax.privacy import _collusion, collusion_risk, first_exposure
 from mrsa_jax.privacy._collusion import sums_judge

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 import mrsa_jax as mj
-from mrsa_jax._core.arrays import LITTLE
 from mrsa_jax._core.prime import PRIMES, fields, residues
+from mrsa_jax._core.programs import LITTLE
 from mrsa_jax.privacy import _exposure, first_exposure, strong_privacy_trajectory
 from mrsa_jax.privacy._exposure_programs import first_rounds, first_rounds_by_kernel
 

@@ -18,7 +18,7 @@ import row_space_oracle as oracle
 from weak_families import FAMILIES, FANO
 
 import mrsa_jax as mj
-from mrsa_jax._core import device as _device
+from mrsa_jax._core import batches as _batches
 from mrsa_jax._core.arrays import on_device
 from mrsa_jax._core.prime import PRIMES
 from mrsa_jax.privacy import (
@@ -336,11 +336,11 @@ def test_a_row_of_a_batch_is_that_history_alone(monkeypatch, noise):
     assert np.array_equal(leverage(histories[2], noise=noise), whole[2])
     assert leverage(histories[None, :2], noise=noise).shape == (1, 2, 20)
     # two histories at a time, the last chunk half empty
-    monkeypatch.setitem(_device._WORK, "leverage", _device._Work(8 * 2 * 30 * 20, 1))
+    monkeypatch.setitem(_batches._WORK, "leverage", _batches._Work(8 * 2 * 30 * 20, 1))
     assert np.array_equal(leverage(histories, noise=noise), whole)
     assert np.array_equal(leverage_trajectory(histories, noise=noise), every)
     # all of a chunk side by side, as on an accelerator, which sums in another order
-    monkeypatch.setitem(_device._WORK, "eliminations", _device._Work(2**30, 1))
+    monkeypatch.setitem(_batches._WORK, "eliminations", _batches._Work(2**30, 1))
     np.testing.assert_allclose(leverage(histories, noise=noise), whole, atol=1e-12)
 
 
@@ -488,7 +488,7 @@ def test_a_history_by_pieces_of_its_columns_is_the_same(monkeypatch, noise):
     assert noise or (expected[6:, 17] == 1).all()
     monkeypatch.setattr(_leverage, "_WIDE", 1)
     monkeypatch.setattr(_exposure, "_WIDE", 1)
-    monkeypatch.setitem(_device._WORK, "columns", _device._Work(8 * 12 * 70, 1))
+    monkeypatch.setitem(_batches._WORK, "columns", _batches._Work(8 * 12 * 70, 1))
     found = hidden_among_trajectory(history, noise=noise)
     np.testing.assert_allclose(found, expected, rtol=1e-9)
     assert np.array_equal(found == 1, expected == 1)

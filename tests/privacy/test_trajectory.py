@@ -13,7 +13,7 @@ import pytest
 import row_space_oracle as oracle
 
 import mrsa_jax as mj
-from mrsa_jax._core import device as _device
+from mrsa_jax._core import batches as _batches
 from mrsa_jax._core.prime import PRIMES, fields
 from mrsa_jax.privacy import weak_privacy, weak_privacy_trajectory
 from mrsa_jax.privacy.solver import _bounds
@@ -284,7 +284,7 @@ def test_bounds_of_many_histories_side_by_side_are_those_of_one_after_another(
     batch = generator.integers(0, 3, (4, 6, 7)) * (generator.random((4, 6, 7)) < 0.4)
     batch[2], batch[3, :, 1] = 0, batch[3, :, 0]
     alone = weak_privacy_trajectory(batch, "bounds")
-    monkeypatch.setitem(_device._WORK, "eliminations", _device._Work(2**30, 1))
+    monkeypatch.setitem(_batches._WORK, "eliminations", _batches._Work(2**30, 1))
     monkeypatch.setattr(
         "mrsa_jax.privacy.solver._bounds.is_bound_by_memory", lambda: True
     )  # as on accelerators

@@ -16,7 +16,7 @@ import pytest
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms
 
 import mrsa_jax as mj
-from mrsa_jax._core import device as _device
+from mrsa_jax._core import batches as _batches
 from mrsa_jax._core.arrays import on_device
 from mrsa_jax.secagg import (
     Block,
@@ -209,7 +209,7 @@ def test_compiled_loops_number_the_blocks_of_a_plans_later_part(monkeypatch):
 
 def test_padded_inputs_equal_openssl_over_several_chunks(monkeypatch):
     monkeypatch.setenv("MRSA_JAX_FORM", "xla")
-    monkeypatch.setitem(_device._WORK, "keystream", _device._Work(2**11, 1))
+    monkeypatch.setitem(_batches._WORK, "keystream", _batches._Work(2**11, 1))
     jax.clear_caches()  # the chunk size is read while tracing
     plan = segment_plan(
         [Block((0, 1, 2), 0, 90, 2**16), Block((0, 1, 2), 90, 151, 1000)], 3, 151
@@ -380,7 +380,7 @@ def test_a_round_whose_keystream_is_too_large_is_padded_in_smaller_chunks(monkey
 
     monkeypatch.setattr("mrsa_jax.secagg._pad_arrays.padded_blocks", full)
     with mj.use_form("xla"):
-        whole = _device.at_once("keystream", 64)
+        whole = _batches.at_once("keystream", 64)
         words = (
             r"`inputs` must fit into the device's memory \(it asked for 12.5GiB\): "
             r"pads of 5 "

@@ -8,7 +8,7 @@ import pytest
 
 import mrsa_jax as mj
 from mrsa_jax import selection
-from mrsa_jax._core import device as _device
+from mrsa_jax._core import batches as _batches
 from mrsa_jax._core.device import compiling_for
 from mrsa_jax.availability import independent
 from mrsa_jax.selection import _rollout
@@ -97,7 +97,7 @@ def test_rounds_in_chunks_are_those_of_each_trial(trials, monkeypatch):
     arguments = (scheme, online, steps, 3)
     rule = {"policy": "drop_block", "blocks": 3}
     whole = selection.rollout_rounds(3, *arguments, **rule, num_trials=trials)
-    monkeypatch.setitem(_device._WORK, "selection", _device._Work(4 * 12 * 64, 0))
+    monkeypatch.setitem(_batches._WORK, "selection", _batches._Work(4 * 12 * 64, 0))
     parts = selection.rollout_rounds(3, *arguments, **rule, num_trials=trials)
     for one, other in zip(jax.tree.leaves(whole), jax.tree.leaves(parts), strict=True):
         assert one.shape == other.shape

@@ -16,7 +16,7 @@ from scipy import stats
 
 import mrsa_jax as mj
 from mrsa_jax import ConfigurationError
-from mrsa_jax._core import device as _device
+from mrsa_jax._core import batches as _batches
 from mrsa_jax.availability import assign_rates, independent
 from mrsa_jax.selection import (
     aggregation_cardinality,
@@ -48,7 +48,7 @@ ONLINE = partial(independent, np.resize(RATES, 12))
 
 
 def limit_work(monkeypatch: pytest.MonkeyPatch, kind: str, item_bytes: int) -> None:
-    monkeypatch.setitem(_device._WORK, kind, _device._Work(item_bytes, 1))
+    monkeypatch.setitem(_batches._WORK, kind, _batches._Work(item_bytes, 1))
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ import pytest
 
 import mrsa_jax as mj
 from mrsa_jax import privacy, study
-from mrsa_jax._core.arrays import pytree
+from mrsa_jax._core.pytrees import pytree
 from mrsa_jax.study import _build, _participation, _training_setting
 from mrsa_jax.study._progress import Silent
 

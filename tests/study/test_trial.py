@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import mrsa_jax as mj
-from mrsa_jax._core import device as _device
+from mrsa_jax._core import batches as _batches
 from mrsa_jax.selection import RoundHistory
 from mrsa_jax.study import DataConfig, PopulationConfig, _trial, parse_scheme
 from mrsa_jax.study._build import (
@@ -70,7 +70,7 @@ def test_parts_of_any_size_give_the_same(monkeypatch: pytest.MonkeyPatch) -> Non
     expected = ((first >= 0) & (first <= rounds)).sum(axis=-1)  # from the definition
     np.testing.assert_array_equal(whole.exposed_clients, expected)
     for entries, size in ((1, 1), (4 * 15 * 9, 4), (10**9, 14)):
-        monkeypatch.setitem(_device._WORK, "analyses", _device._Work(96 * entries, 1))
+        monkeypatch.setitem(_batches._WORK, "analyses", _batches._Work(96 * entries, 1))
         assert _trial.trials_at_once(14, 15, 9) == size
         parts = _trial.analyse(trials)
         for name, values in vars(whole).items():

@@ -15,8 +15,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array
 
-from mrsa_jax._core.arrays import one_program
 from mrsa_jax._core.device import platform
+from mrsa_jax._core.programs import one_program
 from mrsa_jax.federated.conv import _winograd
 from mrsa_jax.federated.conv._tile import (
     Bias,

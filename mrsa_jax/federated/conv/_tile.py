@@ -17,7 +17,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Float32, Int8
 
-from mrsa_jax._core.arrays import one_program
+from mrsa_jax._core.programs import one_program
 
 # of any form of a layer
 Images = Float[Array, "batch height width channels"]

@@ -20,7 +20,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float32
 
-from mrsa_jax._core.device import at_once
+from mrsa_jax._core.batches import at_once
 from mrsa_jax.federated.conv._tile import Bias, Images, Kernel, Outputs, relu_of_largest
 
 # `outputs` values of a filter of `taps` weights cost outputs + taps - 1 products

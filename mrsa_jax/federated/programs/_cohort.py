@@ -17,10 +17,12 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from jaxtyping import Array, Bool, Float32, Int32, Key
 
-from mrsa_jax._core.arrays import are_finite, spread, zeros
-from mrsa_jax._core.device import at_once, is_traced
+from mrsa_jax._core.arrays import are_finite, zeros
+from mrsa_jax._core.batches import at_once
 from mrsa_jax._core.factories import bucket
+from mrsa_jax._core.mesh import spread
 from mrsa_jax._core.streams import Stream, as_key, by_words, random_words, round_key
+from mrsa_jax._core.traced import is_traced
 from mrsa_jax.data import ClientData
 
 

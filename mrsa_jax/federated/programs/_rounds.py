@@ -18,8 +18,9 @@ import optax  # type: ignore[import-untyped]
 from jax.sharding import Mesh
 from jaxtyping import Array, Bool, Float32, Key
 
-from mrsa_jax._core.arrays import are_finite, spread
-from mrsa_jax._core.device import map_tiles
+from mrsa_jax._core.arrays import are_finite
+from mrsa_jax._core.batches import map_tiles
+from mrsa_jax._core.mesh import spread
 from mrsa_jax._core.status import Status
 from mrsa_jax._core.streams import Stream, round_key
 from mrsa_jax.data import ClientData

@@ -22,8 +22,10 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, Int32, UInt32
 
-from mrsa_jax._core.arrays import on_device, quick_for_little, varying_like
-from mrsa_jax._core.device import is_bound_by_memory, map_tiles
+from mrsa_jax._core.arrays import on_device
+from mrsa_jax._core.batches import map_tiles
+from mrsa_jax._core.device import is_bound_by_memory
+from mrsa_jax._core.mesh import varying_like
 from mrsa_jax._core.prime import (
     Field,
     batch_inverse,
@@ -35,6 +37,7 @@ from mrsa_jax._core.prime import (
     subtract,
     sum_residues,
 )
+from mrsa_jax._core.programs import quick_for_little
 
 # A lower bound on weak T from leverages that are proven from above.
 #

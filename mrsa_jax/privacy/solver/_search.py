@@ -17,8 +17,8 @@ from collections.abc import Callable
 import numpy as np
 
 from mrsa_jax._core.cores import num_cores
-from mrsa_jax._core.device import in_order
 from mrsa_jax._core.prime import inverses
+from mrsa_jax._core.threads import in_order
 from mrsa_jax.privacy.solver._costs import girth_work, lifting_work, num_parts
 from mrsa_jax.privacy.solver._ranks import kernel_of, residues_of
 from mrsa_watch._base.primes import draw_primes

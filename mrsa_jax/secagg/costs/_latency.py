@@ -11,7 +11,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float32
 
-from mrsa_jax._core.arrays import needs_values, on_device, pytree
+from mrsa_jax._core.arrays import on_device
+from mrsa_jax._core.pytrees import pytree
+from mrsa_jax._core.traced import needs_values
 from mrsa_jax.secagg._round_costs import Operations, RoundCosts
 from mrsa_watch._base.errors import POSITIVE, check_number, require
 

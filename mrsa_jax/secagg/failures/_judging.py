@@ -15,8 +15,9 @@ import numpy as np
 from jax.sharding import Mesh
 from jaxtyping import Array, Bool, Int32, Key, UInt8, UInt32
 
-from mrsa_jax._core.arrays import on_device, spread
-from mrsa_jax._core.device import at_once
+from mrsa_jax._core.arrays import on_device
+from mrsa_jax._core.batches import at_once
+from mrsa_jax._core.mesh import spread
 from mrsa_jax._core.streams import Stream, round_key, trial_key
 from mrsa_jax.availability import StepDropout
 from mrsa_jax.graphs import GraphModel

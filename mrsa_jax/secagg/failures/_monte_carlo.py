@@ -18,11 +18,13 @@ from jax.typing import ArrayLike
 from jaxtyping import Array, Key
 
 from mrsa_jax import graphs
-from mrsa_jax._core.arrays import check_thresholds, checked_mesh, needs_values
-from mrsa_jax._core.device import within_memory
+from mrsa_jax._core.arrays import check_thresholds
+from mrsa_jax._core.batches import within_memory
+from mrsa_jax._core.mesh import checked_mesh
 from mrsa_jax._core.statistics import binomial_interval
 from mrsa_jax._core.status import FEWEST_IN_A_SUM
 from mrsa_jax._core.streams import MAX_PAIRED, as_key, check_chances
+from mrsa_jax._core.traced import needs_values
 from mrsa_jax.availability import StepDropout, independent_steps
 from mrsa_jax.secagg.failures import _judging, _verdicts
 from mrsa_watch._base.errors import check_chance, check_integer, require

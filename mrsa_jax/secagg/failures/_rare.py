@@ -17,10 +17,10 @@ from jax.typing import ArrayLike
 from jaxtyping import Array, Key
 
 from mrsa_jax import graphs
-from mrsa_jax._core.arrays import needs_values
-from mrsa_jax._core.device import at_once, within_memory
+from mrsa_jax._core.batches import at_once, within_memory
 from mrsa_jax._core.statistics import binomial_interval
 from mrsa_jax._core.streams import as_key, fold
+from mrsa_jax._core.traced import needs_values
 from mrsa_jax.secagg.failures import _verdicts
 from mrsa_jax.secagg.failures._judging import default_chunk
 from mrsa_jax.secagg.failures._monte_carlo import (

@@ -19,9 +19,9 @@ from jax.typing import ArrayLike
 from jaxtyping import Array
 
 from mrsa_jax._core.arrays import on_device
-from mrsa_jax._core.device import is_traced
 from mrsa_jax._core.factories import is_chance, nan_unless
 from mrsa_jax._core.floats import usual_floats
+from mrsa_jax._core.traced import is_traced
 from mrsa_watch._base.errors import check_chance, check_integer, check_number, require
 
 # ---- Binomial tails in log space, without scipy.

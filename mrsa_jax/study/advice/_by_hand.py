@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from mrsa_jax import availability, selection
-from mrsa_jax._core.device import use_form
+from mrsa_jax._core.forms import use_form
 from mrsa_jax.availability.registry import Model
 from mrsa_jax.plotting.chart import Chart, Line
 from mrsa_jax.plotting.design_charts import participation_chart

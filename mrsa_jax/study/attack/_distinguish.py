@@ -18,7 +18,7 @@ from jaxtyping import Array, Float32, Key
 from mrsa_jax import attacks, privacy
 from mrsa_jax._core import gaussian as _gaussian
 from mrsa_jax._core.arrays import on_device
-from mrsa_jax._core.device import at_once, map_tiles
+from mrsa_jax._core.batches import at_once, map_tiles
 from mrsa_jax._core.statistics import binomial_interval
 from mrsa_jax._core.streams import Stream, fold
 from mrsa_jax.study._assets import text_of

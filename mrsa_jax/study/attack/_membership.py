@@ -8,7 +8,7 @@ import numpy as np
 
 from mrsa_jax import attacks, data, federated
 from mrsa_jax._core.arrays import on_device
-from mrsa_jax._core.device import at_once, samples_at_once
+from mrsa_jax._core.batches import at_once, samples_at_once
 from mrsa_jax._core.streams import Stream, as_key, fold
 from mrsa_jax.study._findings import AttackFindings
 from mrsa_jax.study._parts import build, load_data

@@ -17,7 +17,8 @@ from typing import Literal
 import numpy as np
 from jax.typing import ArrayLike
 
-from mrsa_jax._core.arrays import needs_values, number_or_vector, one_number
+from mrsa_jax._core.arrays import number_or_vector, one_number
+from mrsa_jax._core.traced import needs_values
 from mrsa_jax.selection._checks import check_sizes
 from mrsa_watch._base.errors import check_known, check_size, require
 

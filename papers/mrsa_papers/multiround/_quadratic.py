@@ -20,7 +20,8 @@ from jax import lax
 from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float32, Key
 
-from mrsa_jax._core.arrays import number_or_vector, on_device, varying_like
+from mrsa_jax._core.arrays import number_or_vector, on_device
+from mrsa_jax._core.mesh import varying_like
 from mrsa_jax._core.streams import (
     Stream,
     as_key,

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import mrsa_jax as mj
-from mrsa_jax._core import device as _device
+from mrsa_jax._core import batches as _batches
 from mrsa_jax._core.arrays import on_device
 from mrsa_jax._core.statistics import binomial_interval
 from mrsa_jax._core.streams import Stream, as_key, round_key, trial_key
@@ -611,7 +611,7 @@ def test_theorem_5_is_loose_and_theorem_6_sharp_where_failures_are_rare(p):
 def test_rare_rates_do_not_depend_on_chunks(monkeypatch):
     setting = (5, 6, 0.5, 0.1, 2)
     whole = mj.secagg.rare_failure_rates(*setting, 300)
-    monkeypatch.setitem(_device._WORK, "planted", _device._Work(128 * 64 * 6, 0))
+    monkeypatch.setitem(_batches._WORK, "planted", _batches._Work(128 * 64 * 6, 0))
     assert whole == mj.secagg.rare_failure_rates(*setting, 300)
     told = []
     assert whole == mj.secagg.rare_failure_rates(

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from mrsa_jax import ConfigurationError, selection, study
-from mrsa_jax._core import device as _device
+from mrsa_jax._core import batches as _batches
 from mrsa_jax.study import _build
 from mrsa_jax.study.sweeps import Machine, parse_sweep, plan_sweep, run_sweep
 
@@ -123,7 +123,7 @@ def test_trainings_that_fill_the_device_together_are_the_same(monkeypatch, tmp_p
         plan = plan_sweep(sweep)
         assert [group.together for group in plan.groups] == [count]
         found.append(run_sweep(plan).load())
-        monkeypatch.setitem(_device._WORK, "trainings", _device._WORK["results"])
+        monkeypatch.setitem(_batches._WORK, "trainings", _batches._WORK["results"])
     assert found[0]["diverged"].values.tolist() == [False, True]
     for name in found[0].drop_vars("seconds"):
         np.testing.assert_allclose(
