@@ -1,8 +1,9 @@
 """Read arrays from what users pass.
 
-This is the one place that rejects fractions, NaN and bad ranks. Matrices of integers may
-be NumPy arrays, JAX arrays or nested lists, of bools, integers or floats that are whole
-numbers; nothing is ever rounded. Single numbers are checked by `mrsa_watch._base.errors`.
+This is the one place that rejects fractions, NaN and bad ranks. Matrices of integers
+may be NumPy arrays, JAX arrays or nested lists, of bools, integers or floats that are
+whole numbers; nothing is ever rounded. Single numbers are checked by
+`mrsa_watch._base.errors`.
 """
 
 from __future__ import annotations
@@ -68,7 +69,7 @@ def as_integers(values: Any, argument: str, *, min_ndim: int = 2) -> np.ndarray 
 
 
 def on_device(values: Any, dtype: Any = None) -> Array:
-    """Return `values` as an array on the device, without a program where the host has them.
+    """Put values on the device, without a program where the host has them.
 
     As `jnp.asarray`, which compiles one for every new shape and type of an array on the
     host.
@@ -81,7 +82,10 @@ def on_device(values: Any, dtype: Any = None) -> Array:
             Python number stays weakly typed, and lists take NumPy's common type.
 
     Examples:
-        >>> on_device(np.asarray([3, 2**32 - 1]), np.uint32).dtype, on_device([0.5]).dtype
+        >>> (
+        ...     on_device(np.asarray([3, 2**32 - 1]), np.uint32).dtype,
+        ...     on_device([0.5]).dtype,
+        ... )
         (dtype('uint32'), dtype('float32'))
     """
     if isinstance(values, jax.Array):
@@ -112,7 +116,7 @@ def zeros(shape: int | tuple[int, ...], dtype: Any) -> Array:
 
 
 def host_array(values: Any, argument: str) -> np.ndarray:
-    """Return what a user passed as a NumPy array, of whatever it holds.
+    """Convert a user's values to a NumPy array of any type.
 
     Raises:
         ConfigurationError: If it is traced, as arguments of a function under `jax.jit`
@@ -158,7 +162,7 @@ def _whole_numbers(array: np.ndarray, argument: str) -> np.ndarray:
 
 
 def binary_matrix(values: Any, argument: str) -> np.ndarray:
-    """Return a matrix of bools, or of integers 0 and 1, that is not empty, as bools, or raise."""
+    """Return a non-empty matrix of bools, or of integers 0 and 1, as bools."""
     rule = "must be a boolean (or 0/1 integer) matrix [rounds, clients]"
     try:
         array = np.asarray(values)
@@ -213,7 +217,7 @@ def check_thresholds(
 
 
 def number_or_vector(value: Any, argument: str) -> np.ndarray:
-    """Return a finite number or a vector of them, one per client, as float64, or raise."""
+    """Return a finite number, or one per client, as float64."""
     rule = "must be a number or one number per client"
     array = _plain_array(value, argument, rule, kinds="fiu").astype(np.float64)
     bad = array[~np.isfinite(array)]
@@ -248,5 +252,5 @@ def _plain_array(value: Any, argument: str, rule: str, kinds: str) -> np.ndarray
 
 
 def are_finite(updates: Float[Array, "updates dim"]) -> Bool[Array, " updates"]:
-    """Return which updates have neither NaN nor infinite entries."""
+    """Mark the updates without NaN and infinite entries."""
     return jnp.all(jnp.isfinite(updates), axis=1)

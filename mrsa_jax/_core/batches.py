@@ -20,7 +20,7 @@ _Result = TypeVar("_Result")
 
 
 class _Work(NamedTuple):
-    """How much of one kind of work goes at once.
+    """Limit how much of one kind of work goes at once.
 
     Attributes:
         cpu_bytes: In flight on a CPU: what was measured to stay in cache.
@@ -105,7 +105,7 @@ _LEAST_MEMORY = 2**33  # where an accelerator does not say what it has
 
 
 def at_once(kind: str, item_bytes: int, least: int = 1) -> int:
-    """Return how many items of a kind of work go at once.
+    """Choose how many items of a kind of work go at once.
 
     As many as stay in a CPU's cache or fill an accelerator, never more than an eighth
     of its memory holds.
@@ -124,7 +124,7 @@ def at_once(kind: str, item_bytes: int, least: int = 1) -> int:
 
 
 def samples_at_once(kind: str, input_shape: Sequence[int]) -> int:
-    """Return how many samples a model is given at once, by about what its widest layer puts out.
+    """Choose how many samples a model is given at once, by its widest layer.
 
     Args:
         kind: "questions" or "tests".
@@ -134,7 +134,7 @@ def samples_at_once(kind: str, input_shape: Sequence[int]) -> int:
 
 
 def map_tiles(one: Callable[[Any], Any], items: Any, tile: int) -> Any:
-    """Return `one` of each item along the leading axis of a pytree, `tile` of them at once.
+    """Map a function over the leading axis of a pytree, `tile` items at once.
 
     A tile of one is no batch: its branches are taken, not computed both. Tiles are of
     one size, the last one filled up: a smaller one would be the whole program once
@@ -157,7 +157,7 @@ def map_tiles(one: Callable[[Any], Any], items: Any, tile: int) -> Any:
 
 
 def cores_for(kind: str, count: int) -> int:
-    """Return among how many threads of a CPU so many items of a kind of work are shared."""
+    """Choose among how many threads items of a kind of work are shared."""
     return max(1, min(num_cores(), count // _WORK[kind].least))
 
 

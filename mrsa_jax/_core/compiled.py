@@ -19,7 +19,7 @@ from mrsa_jax._core.forms import chosen_form
 
 
 def compiled(function: Callable[..., Any]) -> Any:
-    """Compile a function of NumPy arrays and integers, as `mrsa_watch._base.compiled` says.
+    """Compile a function of NumPy arrays and integers by numba.
 
     Raises:
         ConfigurationError: If numba is not there.
@@ -75,7 +75,7 @@ def bring_up(work, rank, column):
 
 @compiled
 def add_product(sums, row, factor, square):
-    """Add a multiple of residues to sums below the square of the prime, and keep them below it."""
+    """Add a multiple of residues to sums, kept below the square of the prime."""
     for j in range(row.size):
         total = sums[j] + factor * np.uint64(row[j])
         sums[j] = min(total, total - square)  # what wraps is larger
@@ -83,7 +83,7 @@ def add_product(sums, row, factor, square):
 
 @compiled
 def lowered(value, prime, negative):
-    """Return value / 2^32 modulo an odd prime, of a value below prime 2^32 (Montgomery).
+    """Return value / 2^32 modulo an odd prime (Montgomery); value < prime 2^32.
 
     `negative` is -1 / prime modulo 2^32.
     """
@@ -145,7 +145,7 @@ def echelon(rows, prime):
 
 @compiled
 def independent_rows(rows, prime):
-    """Return which rows are not combinations of the rows before them, modulo a prime.
+    """Mark the rows that are no combinations of those before, modulo a prime.
 
     `rows` are residues, uint64 `[rows, columns]`; the answer is bool `[rows]`. Its sum
     is the rank.
@@ -155,7 +155,7 @@ def independent_rows(rows, prime):
 
 @compiled
 def independent_rows_of_each(matrices, prime):
-    """Return what `independent_rows` does of each of some matrices, bool `[matrices, rows]`."""
+    """Apply `independent_rows` to each matrix: bool `[matrices, rows]`."""
     found = np.empty(matrices.shape[:2], np.bool_)
     for b in range(found.shape[0]):
         grew = independent_rows(matrices[b], prime)

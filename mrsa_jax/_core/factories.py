@@ -1,4 +1,4 @@
-"""What factories of schemes do with numbers that are traced, and which program runs a scheme."""
+"""Build schemes of traced numbers, and find the program that runs a scheme."""
 
 from __future__ import annotations
 
@@ -21,7 +21,10 @@ _Result = TypeVar("_Result")
 def also_traced(
     function: Callable[_Arguments, _Result],
 ) -> Callable[_Arguments, _Result]:
-    """Make a factory of schemes run on traced numbers as it is, on values as `needs_values` does.
+    """Make a factory take traced numbers as they are, and check known ones.
+
+    Known ones go as `needs_values` does, so that what is built of values while a
+    caller's function is traced holds values.
 
     So what is built of values while a caller's function is traced holds values.
     """
@@ -76,7 +79,9 @@ def unless_traced(
 
     Examples:
         >>> from mrsa_watch._base.errors import check_size
-        >>> jax.vmap(lambda size: unless_traced(check_size, size, "size"))(jnp.arange(3)).tolist()
+        >>> jax.vmap(lambda size: unless_traced(check_size, size, "size"))(
+        ...     jnp.arange(3)
+        ... ).tolist()
         [0, 1, 2]
     """
     if not is_traced(value):
@@ -114,7 +119,9 @@ def is_whole(value: Any, lowest: int, highest: int) -> Array:
     """Return whether a traced number is an integer in a range; of 64 bits too.
 
     Examples:
-        >>> jax.vmap(lambda k: is_whole(k, 1, 4))(jnp.asarray([0.0, 1.0, 2.5, 5.0])).tolist()
+        >>> jax.vmap(lambda k: is_whole(k, 1, 4))(
+        ...     jnp.asarray([0.0, 1.0, 2.5, 5.0])
+        ... ).tolist()
         [False, True, False, False]
     """
     given = jnp.asarray(value)
@@ -128,7 +135,9 @@ def is_whole(value: Any, lowest: int, highest: int) -> Array:
 
 
 def program_of(tree: Any) -> tuple[Any, ...]:
-    """Return what of a pytree of schemes decides which program runs it.
+    """Return the key of the program that runs a pytree of schemes.
+
+    Numbers of the schemes do not count.
 
     Its numbers do not.
 
@@ -154,7 +163,7 @@ def _type_of(leaf: Any) -> np.dtype:
 
 
 def bucket(size: int) -> int:
-    """Return up to which size an axis is filled up, so that several sizes share a program.
+    """Round a size up, so that several sizes share a program.
 
     The next power of two, or multiple of 4,096: never more than 4,095 beyond.
 

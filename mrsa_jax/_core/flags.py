@@ -1,4 +1,4 @@
-"""Kinds of optional settings, with what the command line's help shows instead of their values."""
+"""Name kinds of optional settings, as the command line's help shows them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from mrsa_watch._base.files import user_path
 
 
 def _unless_unset(default: str) -> str:
-    """Return how help shows a default.
+    """Show a default in help.
 
     The text of a setting without one ends with what happens.
     """
@@ -24,7 +24,9 @@ def _unless_unset(default: str) -> str:
 
 
 def shown(metavar: str | None = None, name: str | None = None) -> Any:
-    """Return how help shows a setting.
+    """Show a setting in help.
+
+    Its value, and its flag if that is not its field's name.
 
     Its value, and its flag if that is not its field's name.
 
@@ -66,7 +68,7 @@ renamed: Any = functools.cache(_renamed)  # each point of a sweep is read
 
 
 class Cites:
-    """What values of a setting stand for, and keys of their papers.
+    """Cite papers for values of a setting, as a remark of its type.
 
     A remark of its type.
     """
@@ -97,7 +99,7 @@ class Within:
 
 
 def check_ranges(config: Any) -> None:
-    """Raise `ConfigurationError` for the first setting out of the range that its type remarks.
+    """Raise `ConfigurationError` for the first setting out of its range.
 
     A class that gives a setting of its base another default leaves it its range.
     """
@@ -146,7 +148,7 @@ Bits = Annotated[int, IS_BITS]
 
 
 def with_user_paths(config: Any) -> Any:
-    """Return settings whose paths name the user's folder instead of ~, its tables' too."""
+    """Replace ~ by the user's folder in the paths of settings and their tables."""
     changes: dict[str, Any] = {}
     for field in dataclasses.fields(config):
         value = getattr(config, field.name)

@@ -25,10 +25,13 @@ _LOG_ROOT_2_PI = 0.5 * np.log(2.0 * np.pi)
 
 @usual_floats
 def true_positive_rate(mu: Any, fpr: Any) -> Float64[np.ndarray, "*_"]:
-    """Return how often the best test finds the shift, at this rate of false alarms.
+    """Return the best test's rate of detection at this rate of false alarms.
 
     Examples:
-        >>> float(true_positive_rate(0.0, 0.25)), float(true_positive_rate(np.inf, 0.25))
+        >>> (
+        ...     float(true_positive_rate(0.0, 0.25)),
+        ...     float(true_positive_rate(np.inf, 0.25)),
+        ... )
         (0.25, 1.0)
     """
     from scipy import special
@@ -38,7 +41,7 @@ def true_positive_rate(mu: Any, fpr: Any) -> Float64[np.ndarray, "*_"]:
 
 @usual_floats
 def advantage(mu: Any) -> Float64[np.ndarray, "*_"]:
-    """Return the largest difference of true and false positives, 2 Phi(mu/2) - 1 = delta(0)."""
+    """Return the largest gain over guessing, 2 Phi(mu/2) - 1 = delta(0)."""
     from scipy import special
 
     return np.asarray(
@@ -91,7 +94,7 @@ def _mills(at: Any) -> np.ndarray:
 
 @usual_floats
 def epsilon(mu: Any, delta: Any) -> Float64[np.ndarray, "*_"]:
-    """Return the least epsilon from 0 on with delta(epsilon) <= delta, of arrays that broadcast.
+    """Return the least epsilon >= 0 with delta(epsilon) <= delta.
 
     The root of log delta lies between 0 and mu (z + mu/2), z = sqrt(2 log(1/delta)), as
     delta(eps) < Phi(-x) <= exp(-x^2/2); it is found to the last digits.

@@ -1,4 +1,4 @@
-"""How a kernel for NVIDIA GPUs is launched (Pallas, through Triton).
+"""Launch kernels for NVIDIA GPUs (Pallas, through Triton).
 
 Import inside functions only, where the form is "pallas".
 """

@@ -23,7 +23,7 @@ Square = Float64[np.ndarray, "rows rows"]
 
 
 def nearness(matrix: np.ndarray) -> float:
-    """Return what is taken for rounding of a matrix of this type.
+    """Return the largest difference that counts as rounding, by type.
 
     Examples:
         >>> nearness(np.eye(2)), nearness(np.eye(2, dtype=np.float32)) < 5e-7
@@ -38,7 +38,9 @@ def symmetrised(matrix: Square, argument: str, rule: str, near: float = NEAR) ->
     """Return a matrix of entries about 1 in size as a symmetric one, or raise.
 
     Examples:
-        >>> symmetrised(np.array([[1.0, 0.5], [0.5 + 1e-12, 1.0]]), "C", "must be symmetric")[1, 0]
+        >>> symmetrised(
+        ...     np.array([[1.0, 0.5], [0.5 + 1e-12, 1.0]]), "C", "must be symmetric"
+        ... )[1, 0]
         np.float64(0.5000000000005)
     """
     gap = float(np.abs(matrix - matrix.T).max(initial=0.0))
@@ -49,7 +51,7 @@ def symmetrised(matrix: Square, argument: str, rule: str, near: float = NEAR) ->
 def check_semidefinite(
     values: Float64[np.ndarray, " rows"], argument: str, rule: str, near: float = NEAR
 ) -> None:
-    """Raise unless no eigenvalue of a matrix with a diagonal of ones is clearly negative."""
+    """Raise if an eigenvalue of a matrix with unit diagonal is negative."""
     least = float(values.min(initial=0.0))
     require(
         least >= -near, argument, f"{rule}; least eigenvalue of its correlations", least
@@ -89,7 +91,7 @@ def correlations(matrix: np.ndarray, argument: str) -> Square:
 
 
 def covariance_root(matrix: np.ndarray, argument: str) -> Square:
-    """Return F with F F^T a covariance, from the eigenvectors of its correlations, or raise.
+    """Return F with F F^T a covariance, by eigenvectors of its correlations.
 
     Correlations, so that rows of little variance next to others of much keep their
     digits. What rounding cannot tell from a combination of rows without variance is
@@ -128,10 +130,12 @@ _EIGENVALUE = 16.0 * float(np.finfo(np.float64).eps)
 
 
 def lower_triangle(matrix: np.ndarray, argument: str, rule: str) -> Square:
-    """Return a lower triangular matrix as float64, or raise and name an entry above its diagonal.
+    """Return a lower triangular matrix as float64; name an entry above.
 
     Examples:
-        >>> lower_triangle(np.array([[1.0, 1e-17], [0.5, 1.0]]), "C", "must be lower").tolist()
+        >>> lower_triangle(
+        ...     np.array([[1.0, 1e-17], [0.5, 1.0]]), "C", "must be lower"
+        ... ).tolist()
         [[1.0, 0.0], [0.5, 1.0]]
     """
     found = matrix.astype(np.float64)
@@ -142,7 +146,7 @@ def lower_triangle(matrix: np.ndarray, argument: str, rule: str) -> Square:
 
 
 def smallest_variance(matrix: np.ndarray) -> Any:
-    """Return the least variance of a covariance, 0 for one that is below it by rounding."""
+    """Return a covariance's least variance, 0 if rounding made it negative."""
     variances = np.diagonal(matrix).astype(np.float64)
     least = float(variances.min())
     return (

@@ -1,4 +1,4 @@
-"""What memory the machine has left, and the one rule by which work is refused for want of it."""
+"""Measure the memory that is free, and refuse work that needs more."""
 
 from __future__ import annotations
 
@@ -49,7 +49,11 @@ def memory_words(needed: int, argument: str, value: Any, reduce: str) -> str:
 
 
 def free_bytes() -> int | None:
-    """Return how much more memory this process can take.
+    """Return the bytes that this process can still take.
+
+    None where the system does not say. The least of what the machine has, what the
+    process's control groups and its own limit leave, and what an accelerator has left
+    where JAX runs on one.
 
     None where the system does not say.
     The least of what the machine has, what the process's control groups and its own
@@ -80,7 +84,7 @@ def _machine_bytes() -> int | None:
 
 
 def _group_bytes() -> list[int]:
-    """Return what the limit of each control group above this process leaves (both versions)."""
+    """Return the room under each control group's limit (both versions)."""
     found = []
     for line in (_read(_PROCESS / "cgroup") or "").splitlines():
         _, names, path = line.split(":", 2)
@@ -116,7 +120,7 @@ def _entry(path: pathlib.Path, *names: str) -> int | None:
 
 
 def _limit_bytes() -> int | None:
-    """Return what the process's own limit of address space leaves (`ulimit -v`)."""
+    """Return the room under the process's limit of address space (`ulimit -v`)."""
     try:
         import resource
     except ImportError:  # not on this system
@@ -129,7 +133,9 @@ def _limit_bytes() -> int | None:
 
 
 def _accelerator_bytes() -> int | None:
-    """Return what the accelerator has left.
+    """Return the accelerator's free bytes.
+
+    None on a CPU, or while JAX is not imported.
 
     None on a CPU, or while JAX is not imported.
     """

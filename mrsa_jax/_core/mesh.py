@@ -12,7 +12,7 @@ from mrsa_watch._base.errors import require
 
 
 def varying_like(start: Any, *values: Any) -> Any:
-    """Return what a loop starts from, as what may differ between the devices that its data does.
+    """Make the start of a loop vary over the devices as its data do.
 
     Inside a caller's `shard_map`, constants are the same on all devices of the mesh and
     data are not; a loop must start from what it ends in.
@@ -35,12 +35,12 @@ def varying_like(start: Any, *values: Any) -> Any:
 
 
 def _axes(leaf: Any) -> frozenset[str]:
-    """Return the axes of a mesh along which an array may differ from device to device."""
+    """Return the mesh axes along which an array may differ."""
     return frozenset(jax.typeof(leaf).manual_axis_type.varying)
 
 
 def checked_mesh(mesh: Any) -> Mesh | None:
-    """Return the mesh if it is one of a single axis; None for None or a single device."""
+    """Check that a mesh has one axis; return None for a single device."""
     if mesh is None:
         return None
     require(

@@ -72,7 +72,7 @@ def multiply_high(left: Array, right: Array) -> Array:
 
 
 def residues(array: np.ndarray | Array, prime: int | Array) -> Array:
-    """Return the integers of `array` modulo `prime` as uint32, negative ones included."""
+    """Return integers modulo `prime` as uint32, negative ones included."""
     if isinstance(array, jax.Array):
         if array.dtype == jnp.bool_ or jnp.issubdtype(array.dtype, jnp.unsignedinteger):
             if array.dtype.itemsize < 4:
@@ -85,7 +85,7 @@ def residues(array: np.ndarray | Array, prime: int | Array) -> Array:
 
 
 def host_residues(array: np.ndarray, prime: int, kind: type[np.number]) -> np.ndarray:
-    """Return integers of any size on the host modulo `prime`, of a type that holds it."""
+    """Return integers of any size on the host modulo `prime`."""
     if array.dtype == np.bool_:
         return array.astype(kind)
     if array.dtype != object and array.dtype.itemsize < 8:
@@ -94,7 +94,7 @@ def host_residues(array: np.ndarray, prime: int, kind: type[np.number]) -> np.nd
 
 
 def codes(array: np.ndarray) -> np.ndarray:
-    """Return int32 numbers that are equal exactly where integers of any size are, 0 for 0 only."""
+    """Number integers of any size by int32, equal ones alike, 0 as 0."""
     if array.dtype == np.bool_:
         return array.astype(np.int32)
     values, places = np.unique(array, return_inverse=True)
@@ -113,7 +113,10 @@ def is_power_of_two(modulus: int) -> bool:
 
 
 def words_per_residue(modulus: int) -> int:
-    """Return how many 32-bit words of keystream one residue takes.
+    """Return the 32-bit words of keystream that one residue takes.
+
+    1 for R = 2**b, else 2. Two words (64 bits) keep a residue within R/2**64 < 2**-33
+    of uniform.
 
     1 for R = 2**b, else 2.
     Two words (64 bits) keep a residue within R/2**64 < 2**-33 of uniform.
@@ -133,7 +136,7 @@ PRIMES = (1_199_999_993, 1_199_999_963)
 
 
 def minor_bits(matrices: np.ndarray | Array) -> float:
-    """Return log2 of a bound on every minor of integer matrices `[..., rows, columns]` (Hadamard).
+    """Bound log2 of every minor of matrices `[..., rows, columns]` (Hadamard).
 
     A minor is at most the product of its rows' lengths. Of matrices on a device only
     the largest and the smallest entry are asked for.
@@ -268,7 +271,7 @@ def inverse(values: Array, of: Field) -> Array:
 
 @functools.cache
 def inverses(prime: int) -> np.ndarray:
-    """Return the inverses of all residues modulo a small prime (of 0: 0), int32 `[prime]`."""
+    """Return int32 inverses of all residues modulo a small prime, 0 for 0."""
     found = np.zeros(prime, np.int32)
     found[1] = 1
     for value in range(2, prime):
@@ -277,7 +280,7 @@ def inverses(prime: int) -> np.ndarray:
 
 
 def batch_inverse(values: Array, of: Field) -> Array:
-    """Return `inverse(values)`, many along the leading axis, by three products for each value.
+    """Invert many values along the leading axis, by three products each.
 
     The inverses of two values follow from that of their product (Montgomery's trick).
     """
@@ -326,7 +329,9 @@ def kernel_step(
 
     Examples:
         >>> row = jnp.asarray([0, 1], jnp.uint32)
-        >>> kernel, grew = kernel_step(jnp.eye(2, dtype=jnp.uint32), row, field(PRIMES[0]))
+        >>> kernel, grew = kernel_step(
+        ...     jnp.eye(2, dtype=jnp.uint32), row, field(PRIMES[0])
+        ... )
         >>> kernel.tolist(), bool(grew)  # e_1 is known, e_0 is not
         ([[1, 0], [0, 0]], True)
     """

@@ -26,7 +26,10 @@ def as_typed(value: Any) -> str:
 
     Examples:
         >>> import mrsa_jax as mj
-        >>> mj.selection.batch_partitioning(120, 12, 4), mj.availability.independent(0.1)
+        >>> (
+        ...     mj.selection.batch_partitioning(120, 12, 4),
+        ...     mj.availability.independent(0.1),
+        ... )
         (batch_partitioning(120, 12, 4), independent(0.1))
     """
     leaves, shape = jax.tree.flatten(value)
@@ -49,7 +52,7 @@ def as_typed(value: Any) -> str:
 
 @dataclass_transform(frozen_default=True, field_specifiers=(dataclasses.field,))
 def pytree(cls: type[_Value]) -> type[_Value]:
-    """Make a frozen dataclass of a class, its fields leaves except those that are static.
+    """Make a class a frozen dataclass and a pytree of its non-static fields.
 
     It prints as `brief` does unless the class says how, or has `typed()`, which lists
     calls that may have made it: a factory and its arguments each. Notebooks then show

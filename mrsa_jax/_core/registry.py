@@ -41,7 +41,9 @@ _FOLDERS: set[str] = set()  # of plugins' files, in which later imports look las
 
 
 def loaded_plugins() -> dict[str, dict[str, str]]:
-    """Return what has been loaded, for processes that are to do as this one.
+    """Return all loaded plugins, for processes that are to do as this one.
+
+    Paths and modules.
 
     Paths, modules.
     """
@@ -93,7 +95,7 @@ def load_plugins(names: Iterable[str]) -> None:
 
 
 def _run_file(own: str, path: pathlib.Path) -> None:
-    """Run a file's text, never an older compiled one, with neighbours as they are now."""
+    """Run a file's current text, with its neighbours as they are now."""
     before = _LOADED.get(str(path), {})
     if any(before.get(one) != text for one, text in module_sources(own, path).items()):
         for name in before:
@@ -186,12 +188,12 @@ def no_parameters(rest: list[str]) -> tuple[Any, ...]:
 
 
 def built_by(package: str, module: str, name: str) -> Callable[..., Any]:
-    """Return what builds a member by a function of its package, which is imported when called."""
+    """Build a member by a function of a package that is imported when called."""
     return lambda *given: getattr(import_module(f"{package}.{module}"), name)(*given)
 
 
 def _hint(text: str, rows: Mapping[str, Any]) -> str:
-    """Return what may have been meant by a name that there is not."""
+    """Suggest the nearest known name."""
     if "," in text:
         return (
             f"separate several with spaces: {' '.join(text.replace(',', ' ').split())}"
@@ -217,7 +219,9 @@ def own_row(
     taken: Collection[str],
     depends: Any = None,
 ) -> dict[str, Any]:
-    """Return what every registry's row holds of a user's own.
+    """Make the part of a user's own row that all registries share.
+
+    How it is written, shown, cited.
 
     How it is written, shown, cited.
 
@@ -271,7 +275,9 @@ def own_row(
 
 
 def made(factory: Callable[..., Any], what: str, *values: Any) -> Any:
-    """Return what a user's factory makes.
+    """Call a user's factory.
+
+    An error in it is reported as a fault of the factory.
 
     What it raises is reported as a fault of the factory.
     """

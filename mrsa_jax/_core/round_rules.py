@@ -1,4 +1,4 @@
-"""What the server learns from one round of the protocol: rules as values.
+"""Decide what the server learns from one round: rules as values.
 
 Multi-RoundSecAgg takes cohort and sum for the same. Once clients drop out between the
 protocol's steps, a rule decides which sums are learnt: the one here counts the answers,
@@ -27,7 +27,7 @@ _V3, _V4 = 3, 4
 
 @by_value
 class LearntRound(NamedTuple):
-    """What the server learns from a round.
+    """Hold what the server learns from a round.
 
     Attributes:
         summed: bool[N], who is in the round's sum; zeros unless the status is OK.
@@ -53,7 +53,7 @@ class RoundRule(Protocol):
     def learn(
         self, key: Key[Array, ""], survivors: Bool[Array, "5 clients"]
     ) -> LearntRound:
-        """Return what is learnt; the key is the round's, stream `ASSIGNMENT`."""
+        """Decide what is learnt; the key is the round's, stream `ASSIGNMENT`."""
         ...
 
 
@@ -74,7 +74,7 @@ class ThresholdRule:
     def learn(
         self, key: Key[Array, ""], survivors: Bool[Array, "5 clients"]
     ) -> LearntRound:
-        """Return what is learnt; nothing is drawn."""
+        """Decide what is learnt; nothing is drawn."""
         del key
         kept = kept_by(self.policy, survivors, self.labels, self.labels.shape[0])
         enough = jnp.sum(survivors[_V4], dtype=jnp.int32) >= self.threshold
@@ -110,7 +110,7 @@ def kept_by(
     labels: Int32[Array, " clients"],
     num_labels: int,
 ) -> Bool[Array, " clients"]:
-    """Return who of V3 the policy keeps in the sum."""
+    """Mark the clients of V3 that the policy keeps in the sum."""
     lost = survivors[0] & ~survivors[_V3]
     split = jnp.zeros(num_labels, jnp.bool_).at[labels].max(lost)
     return _POLICIES[policy](survivors[_V3], split[labels] & survivors[0])
@@ -137,7 +137,7 @@ def whole_blocks(here: Any, labels: Any, sizes: Any = None) -> Any:
 
 
 class Kept(NamedTuple):
-    """What clients who keep blocks leave of a round.
+    """Hold a round of clients who keep blocks.
 
     Attributes:
         survivors: bool[5, n], V0 to V4: V3 are those whose inputs the server lists.
@@ -156,7 +156,7 @@ def kept_blocks(
     labels: Int32[Array, " n"],
     everyone: Int32[Array, " clients"],
 ) -> Kept:
-    """Return a round of clients who send and unmask as `protocol.Terms` says, whatever is listed.
+    """Apply the rules by which clients of `protocol.Terms` send and unmask.
 
     The policy is the server's: a list that parts a block is refused by all. So are
     thresholds of no more than half of a neighbourhood, and graphs over which mates have
@@ -195,12 +195,12 @@ def check_policy(name: Any, argument: str = "policy") -> str:
 
 
 def block_labels(blocks: Any, num_clients: int) -> Int32[Array, " clients"]:
-    """Return the number of each client's block, from T or from the numbers themselves."""
+    """Return each client's block number, from T or from the numbers."""
     return on_device(block_numbers(blocks, num_clients))
 
 
 def block_numbers(blocks: Any, num_clients: int) -> Int32[np.ndarray, " clients"]:
-    """Return what `block_labels` does, on the host."""
+    """Return `block_labels` on the host."""
     if isinstance(blocks, int | np.integer) and not isinstance(blocks, bool):
         size = check_size(blocks, "blocks")
         return np.arange(num_clients, dtype=np.int32) // np.int32(size)

@@ -1,4 +1,4 @@
-"""Lay rounds out in slots: shapes that do not change with how many clients take part."""
+"""Lay rounds out in slots, so that shapes do not change with the cohort."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What code is made of.
+"""Digest the code of an object: what it reaches, and its modules' texts.
 
 What an object reaches, and the texts of the modules that define it.
 A finished result is kept only where the code that made it is unchanged. No digest holds
@@ -22,13 +22,15 @@ from typing import Any
 from mrsa_jax._core.state import Walk, digest_of, file_of, is_library
 
 PLUGIN = "mrsa_jax_plugin_"
-"""How the module of a plugin's file begins."""
+"""The beginning of the module name of a plugin's file."""
 
 
 # a process computes with what it has loaded, whatever is committed later
 @functools.cache
 def commit() -> str | None:
-    """Return the commit of the source tree that the package is imported from, if it is one.
+    """Return the commit of the source tree that the package comes from, if any.
+
+    With a mark if it was changed since.
 
     With a mark if it was changed since.
     """
@@ -130,14 +132,14 @@ def _beside(root: pathlib.Path, name: str) -> pathlib.Path | None:
 
 
 def _is_own(name: str, path: pathlib.Path, start: str) -> bool:
-    """Return whether a module is no library's, unless the first one is of the same library."""
+    """Return whether a module is no library's, or of the first one's library."""
     is_same = name.partition(".")[0] == start.partition(".")[0]
     return is_same or not is_library(name, path)
 
 
 @dataclasses.dataclass(eq=False)
 class Code:
-    """What an object of a user's is made of; called, it gives the digests of that.
+    """Digest the code and values that a user's object is made of, when called.
 
     Attributes:
         thing: A function, a class, a scheme, arrays: any object.
@@ -163,7 +165,7 @@ class Code:
         return self.again()
 
     def again(self) -> dict[str, str]:
-        """Return the digests of before, if there are any, with those of files as they are now.
+        """Return the first digests again, with those of files as they are now.
 
         Code that runs may keep what it has computed, in a cache: that changes no
         result.
@@ -214,7 +216,7 @@ def code_of(
     plugins: Iterable[str] = (),
     depends: Any = None,
 ) -> Code:
-    """Return what gives the digests of a factory's code.
+    """Make the callable that digests a factory's code.
 
     Args:
         factory: A function, a class, or another object that can be called.

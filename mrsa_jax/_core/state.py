@@ -46,13 +46,13 @@ _MOST_NESTED = 40  # tuples in tuples that count as one constant
 
 
 class _Missing:
-    """What a name means that nothing defines."""
+    """Stand for a name that nothing defines."""
 
 
 _MISSING = _Missing()
 
 Told: TypeAlias = tuple[str, Sequence[Any]]
-"""What a rule returns for an object: words, and the parts whose words follow."""
+"""The words of an object, and the parts whose words follow."""
 
 
 class _UnaccountedError(Exception):
@@ -83,7 +83,7 @@ def file_of(name: str) -> pathlib.Path | None:
 
 
 def is_library(name: str, path: pathlib.Path | None) -> bool:
-    """Return whether a module belongs to Python, to this package, or to an installed package."""
+    """Return whether a module is Python's, this package's or an installed one."""
     top = name.partition(".")[0]
     if top == "__main__":
         return False
@@ -224,7 +224,8 @@ class Walk:
             if len(words) == len(inner):
                 words = sorted(words) if kind is frozenset else words
                 each = "".join(f"{len(own)}:{own}" for own in words)
-                told = f"{kind.__name__} {digest_of(each.encode('utf-8', 'surrogatepass'))}"
+                content = each.encode("utf-8", "surrogatepass")
+                told = f"{kind.__name__} {digest_of(content)}"
             self._constants[id(thing)] = told, thing
         return self._constants[id(thing)][0]
 
@@ -330,7 +331,9 @@ class Walk:
     def _imported(
         self, function: types.FunctionType, use: Use, attributes: frozenset[str]
     ) -> list[Any]:
-        """Return what a function imports when it runs.
+        """List the imports of a function that happen when it runs.
+
+        A user's module is imported for that.
 
         A user's module is imported for that.
         """
@@ -362,7 +365,7 @@ class Walk:
         thing: Any,
         behind: tuple[str, ...],
     ) -> list[Any]:
-        """Return what a name means, or the attributes behind it where it is a module."""
+        """Resolve a name, or the attributes behind it where it is a module."""
         holder = None
         place = 0
         while isinstance(thing, types.ModuleType) and place < len(behind):
@@ -440,7 +443,7 @@ class Walk:
         ]
 
     def _module(self, thing: types.ModuleType) -> Told:
-        """Describe a module that is used as a whole: all that a user's module defines."""
+        """Describe a module that is used as a whole by all that it defines."""
         if self.is_library(thing.__name__):
             self._met_library(thing.__name__)
             self._passed.add(thing.__name__)
@@ -635,8 +638,7 @@ _DERIVED: dict[str, tuple[str, ...]] = {
     "xarray.Dataset": ("_cache", "_close"),
     "xarray.DataArray": ("_cache", "_close"),
 }
-"""Attributes that classes of libraries fill as they are used, and that follow from the others.
-"""
+"""Attributes that libraries fill as their objects are used."""
 
 
 def _kind_of(kind: type) -> str:
@@ -683,7 +685,7 @@ def _annotations(function: types.FunctionType) -> dict[str, Any]:
 
 
 def _is_of_paths(function: types.FunctionType, use: Use) -> bool:
-    """Return whether a name that a function looks up is a path, their class or module."""
+    """Return whether a name in a function is a path, or their class or module."""
     if use.level >= 0:
         return use.name == "pathlib"
     thing = function.__globals__.get(use.name)
@@ -701,7 +703,7 @@ def _virtual(thing: type) -> Iterable[Any]:
 
 
 def _pytree(thing: type) -> Any:
-    """Return how JAX takes values of a class apart, None if it was never registered."""
+    """Return the rule by which JAX flattens a class, None without one."""
     registry: dict[type, Any] = getattr(
         sys.modules.get("jax._src.tree_util"), "_registry", {}
     )
@@ -709,7 +711,7 @@ def _pytree(thing: type) -> Any:
 
 
 def _place(name: str) -> pathlib.Path | None:
-    """Return where a loaded module lies; None if nobody knows."""
+    """Locate a loaded module; None if it has no place."""
     module = sys.modules.get(name)
     place = getattr(module, "__file__", None) or next(
         iter(getattr(module, "__path__", ())), None
@@ -747,7 +749,7 @@ def _is_plain(thing: Any) -> bool:
 
 
 def _has_hidden_state(kind: type) -> bool:
-    """Return whether a class holds more than its slots, its attributes and its references show.
+    """Return whether a class holds more than its slots and attributes show.
 
     That is so of classes written in C: their values are larger than what Python can
     read of them.
@@ -765,7 +767,7 @@ def _has_hidden_state(kind: type) -> bool:
 
 
 def _reduced(thing: Any, base: Any) -> Any:
-    """Return what pickle would keep of a value as one of a library's class."""
+    """Reduce a value as pickle would, as one of a library's class."""
     reducer: Any = copyreg.dispatch_table.get(type(thing))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -793,7 +795,7 @@ def _reduced(thing: Any, base: Any) -> Any:
 
 
 def _attributes(thing: Any) -> dict[tuple[type | None, str], Any]:
-    """Return the slots of a value, by class and name, and its attributes, by None and name."""
+    """Return a value's slots by class and name, its attributes by None and name."""
     found: dict[tuple[type | None, str], Any] = {}
     is_read = False
     for base in type(thing).__mro__:
@@ -846,7 +848,7 @@ def _builtin(walk: Walk, thing: Any) -> Told:
 
 
 def _special(thing: Any) -> Told | None:
-    """Return the words of a value of JAX, Numba or the standard library that has its own rule."""
+    """Describe a value of JAX, Numba or the library that has a rule of its kind."""
     kind = type(thing)
     top = _module_of(kind).partition(".")[0]
     if top in ("jax", "jaxlib"):
@@ -978,7 +980,7 @@ _OF_NUMPY: dict[str, Callable[[Walk, Any], Told]] = {
 def _rule_of_base(
     kind: type, base: type
 ) -> tuple[Callable[[Walk, Any], Told], type] | None:
-    """Return the rule of a class that a value's class builds on, and the class that it is for."""
+    """Find the rule of a value's base class, and the class that it is for."""
     if base in _RULES:
         return _RULES[base], base
     # NumPy's have layers below theirs

@@ -63,7 +63,10 @@ def binomial_interval(
 
     Examples:
         >>> lower, upper = binomial_interval(0, 10)
-        >>> lower, round((1 - upper) ** 10, 12)  # nothing seen: P(X = 0) is 2.5 % at the end
+        >>> (
+        ...     lower,
+        ...     round((1 - upper) ** 10, 12),
+        ... )  # nothing seen: P(X = 0) is 2.5 % at the end
         (0.0, 0.025)
 
     Source: Clopper and Pearson, "The use of confidence or fiducial limits" (1934).

@@ -32,7 +32,7 @@ _IMPLEMENTATION = "threefry2x32"
 
 
 class Stream(enum.IntEnum):
-    """Names of the random streams of one round (values are part of what a seed means)."""
+    """Name the random streams of one round; values are part of a seed's meaning."""
 
     AVAILABILITY = 1
     SELECTION = 2
@@ -49,7 +49,7 @@ class Stream(enum.IntEnum):
 
 
 Seed: TypeAlias = int | np.integer | Integer[Array, ""] | Key[Array, ""]
-"""What a function draws from: an integer, perhaps traced, or a typed key."""
+"""The source of a function's draws: an integer, perhaps traced, or a typed key."""
 
 
 def as_key(seed: Seed) -> Key[Array, ""]:
@@ -88,7 +88,9 @@ def as_key(seed: Seed) -> Key[Array, ""]:
 
 
 def _high_word(seed: Array) -> UInt32[Array, ""]:
-    """Return what of a traced integer its lowest 32 bits do not hold.
+    """Return the bits of a traced integer above its lowest 32.
+
+    0 of a legal seed.
 
     0 of a legal seed.
     """
@@ -155,7 +157,7 @@ _OF_WORDS = {(2,): "threefry2x32", (4,): "rbg"}
 
 @functools.partial(one_program, static_argnames="shape")
 def random_words(key: Key[Array, ""], shape: tuple[int, ...]) -> UInt32[Array, "*_"]:
-    """Return the words that `jax.random.bits(key, shape, uint32)` draws by JAX's own settings.
+    """Draw the words of `jax.random.bits(key, shape, uint32)` by one expression.
 
     JAX runs Threefry on a CPU as a loop of passes over whole arrays; written as one
     expression it fuses with what consumes the words and takes a sixth of the time (12 x
@@ -216,7 +218,7 @@ def fold_over(
 def joined_words(
     keys: Key[Array, "*batch parts"], length: int, width: int
 ) -> UInt32[Array, "*batch {width}"]:
-    """Return the first words of `random_words(key, (length,))` of one key after the other.
+    """Draw the first words of `random_words` of one key after the other.
 
     One expression that fuses with what consumes the words, however many the keys.
 
@@ -287,7 +289,7 @@ def words_of_clients(
 def pair_words(
     key: Key[Array, "*trials"], num_clients: int, word: int = 0
 ) -> UInt32[Array, "{num_clients} {num_clients} *trials"]:
-    """Return one uniform 32-bit word for each pair of clients, whatever `num_clients` is.
+    """Draw one uniform 32-bit word per pair, independent of `num_clients`.
 
     The word of i <= j is the first output of Threefry-2x32 with 20 rounds under the
     key, at the counter (`_PAIRS` + word, j (j + 1) / 2 + i). Entries (i, j) and (j, i)
@@ -353,7 +355,7 @@ def entry_words(
 
 
 def host_generator(key: Key[Array, ""], *path: int) -> np.random.Generator:
-    """Return a NumPy generator for host-side shuffling, seeded by the words of a folded key."""
+    """Make a NumPy generator for shuffles, seeded by a folded key's words."""
     words = np.asarray(jax.random.key_data(fold(key, *path)))
     return np.random.Generator(np.random.Philox(np.random.SeedSequence(words.tolist())))
 
@@ -389,7 +391,7 @@ def key_words(key: Array) -> tuple[Array, Array]:
 def _threefry_2x32(
     key: tuple[Array, Array], counter: tuple[Array, Array], num_rounds: int = 20
 ) -> tuple[Array, Array]:
-    """Return the two output words of Threefry-2x32, elementwise over arrays of equal shape."""
+    """Return both words of Threefry-2x32, elementwise over arrays of one shape."""
     schedule = (*key, key[0] ^ key[1] ^ jnp.uint32(0x1BD11BDA))
     x, y = counter[0] + key[0], counter[1] + key[1]
     for i in range(num_rounds):

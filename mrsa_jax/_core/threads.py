@@ -31,7 +31,7 @@ def over_cores(part: Callable[..., Any], *arguments: Iterable[Any]) -> list[Any]
 
 
 def over_ranges(kind: str, part: Callable[[slice], Any], count: int) -> None:
-    """Call a function, as `over_cores` does, for ranges that share `count` items of this work."""
+    """Call a function for ranges that share `count` items among the cores."""
     cores = cores_for(kind, count)
     if cores < 2:
         part(slice(0, count))
@@ -43,13 +43,13 @@ def over_ranges(kind: str, part: Callable[[slice], Any], count: int) -> None:
 def start_over_cores(
     part: Callable[..., Any], *arguments: Iterable[Any]
 ) -> list[concurrent.futures.Future[Any]]:
-    """Start what `over_cores` does and return at once, to prepare what comes next meanwhile."""
+    """Start the work of `over_cores` and return at once."""
     pool = _pool(os.getpid(), num_cores())
     return [pool.submit(part, *each) for each in zip(*arguments, strict=True)]
 
 
 def in_order(tasks: Sequence[Callable[[], _Result]]) -> Generator[_Result]:
-    """Yield the results of tasks in their order, threads running as many ahead as fill all cores.
+    """Yield the results of tasks in order, while threads work ahead.
 
     So that what is taken from them does not depend on which ends first. What has not
     begun when the generator is closed never runs.
@@ -76,7 +76,7 @@ def _pool(_process: int, cores: int) -> concurrent.futures.ThreadPoolExecutor:
 
 
 def in_context(function: Callable[..., _Result]) -> Callable[..., _Result]:
-    """Return the function under the caller's form, target and width of numbers, for a thread."""
+    """Bind a function to the caller's form, target and width, for a thread."""
     form, target = FORM.value, TARGET.value
     wide = jax.dtypes.canonicalize_dtype(np.float64) == np.float64
 

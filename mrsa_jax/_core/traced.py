@@ -83,7 +83,10 @@ def is_tracing() -> bool:
 
 
 def holds_traced(values: Any) -> bool:
-    """Return whether anything in these values, fields of plain dataclasses among it, is traced."""
+    """Return whether anything in these values is traced.
+
+    Fields of plain dataclasses count.
+    """
     leaves = jax.tree.leaves(values)
     records = [leaf for leaf in leaves if dataclasses.is_dataclass(leaf)]
     return is_traced(leaves) or any(

@@ -76,7 +76,8 @@ class Client:
         >>> import mrsa_jax as mj
         >>> import numpy as np
         >>> plan = mj.secagg.complete_plan(2, 3, 2**8)
-        >>> client = mj.protocol.Client(0, [1], 2, np.zeros(3, np.uint32), plan, entropy=0)
+        >>> values = np.zeros(3, np.uint32)
+        >>> client = mj.protocol.Client(0, [1], 2, values, plan, entropy=0)
         >>> client.advertise_keys() == client.advertise_keys()
         True
 
@@ -176,7 +177,7 @@ class Client:
         return self._answer(0, b"", self._advertise)
 
     def share_keys(self, message: bytes) -> bytes:
-        """Step 1: read `KeyList`, share b_i and s_i^SK among the neighbours, return `ShareKeys`.
+        """Step 1: read `KeyList`, share b_i and s_i^SK, return `ShareKeys`.
 
         Raises:
             MalformedMessageError: If the bytes are no `KeyList`.
@@ -189,7 +190,7 @@ class Client:
         return self._answer(1, message, self._share)
 
     def masked_input(self, message: bytes) -> bytes:
-        """Step 2: read `ShareList`, open the shares, return the padded input, `MaskedInput`.
+        """Step 2: read `ShareList`, open the shares, return `MaskedInput`.
 
         Raises:
             MalformedMessageError: If the bytes are no `ShareList`.
@@ -251,11 +252,11 @@ class Client:
 
     @property
     def self_seed(self) -> bytes | None:
-        """Return b_i, or None before it was drawn (for whoever simulates all clients)."""
+        """Return b_i for simulations of all clients; None before it was drawn."""
         return self._self_seed
 
     def pair_seed(self, other: int) -> bytes:
-        """Return s_ij, agreed with a neighbour in V1 (for whoever simulates all clients)."""
+        """Return s_ij, agreed with a neighbour in V1, for simulations."""
         if other not in self._pair_seeds:
             secret = self._pads.agree(self._others[other][1])
             of_round = self.round_index, self._context
@@ -269,7 +270,7 @@ class Client:
     def _answer(
         self, step: int, message: bytes, build: Callable[[bytes], bytes]
     ) -> bytes:
-        """Answer each step once, in order; the same message again gets the same bytes."""
+        """Answer each step once, in order; a repeated message gets the same bytes."""
         self._expect(not self._has_stopped, "has left the round")
         if step in self._answers:
             before, answer = self._answers[step]
@@ -374,7 +375,7 @@ class Client:
         return seal(key, parcel, self._associated(self.client, recipient))
 
     def _associated(self, sender: int, recipient: int) -> bytes:
-        """Return what a ciphertext is bound to besides its key.
+        """Return the public data that a ciphertext is bound to.
 
         With both pad keys in it, a public key that was altered on its way is noticed
         before any padded input leaves (differs from the paper, where it would spoil the
@@ -484,7 +485,7 @@ class Client:
         self._check_floor(len(self._held.keys() & set(request.survivors)))
 
     def _check_floor(self, count: int) -> None:
-        """Refuse a list that leaves fewer than t_i of those who hold shares of its secrets.
+        """Refuse a list that leaves fewer than t_i holders of its shares.
 
         An honest server's list is that short only where nobody could unmask the sum
         with it.
@@ -496,7 +497,7 @@ class Client:
         self._expect(count >= self.threshold, problem, TooFewSurvivorsError)
 
     def _check_company(self, request: SurvivorList) -> None:
-        """Refuse if in one of its blocks no other client can be summed, as far as it can see.
+        """Refuse if, as far as it can see, it is alone in one of its blocks.
 
         It sees which of its neighbours are; of other members of the block it knows only
         how many clients are summed in the whole round. A list that it signs names
@@ -521,7 +522,8 @@ class Client:
         self._check_round(request.round_index)
         if self._terms is None:
             self._check_known(request.survivors, self._held, "a request for shares")
-        else:  # all of V3: of its neighbours those in V2, of others anybody on the roster
+        else:
+            # all of V3: of its neighbours those in V2, of others anybody on the roster
             strangers = set(range(len(self._terms.roster))).difference(self.neighbours)
             known = self._held.keys() | strangers
             self._check_known(request.survivors, known, "a request for shares")
@@ -531,7 +533,7 @@ class Client:
         return request
 
     def _refuse_other_request(self, message: bytes) -> None:
-        """Raise `BothSecretsRequestedError` if a second request turns a survivor into a dropout."""
+        """Refuse a second request that turns a survivor into a dropout."""
         before = set(SurvivorList.from_bytes(self._answers[3][0]).survivors)
         turned = sorted(before ^ set(self._request(message).survivors))
         problem = f"is asked for shares of both secrets of {turned[:3]}"

@@ -1,4 +1,4 @@
-"""A residue vector to which pads are added and from which they are taken, chunk by chunk.
+"""Add pads to a residue vector and take them off, chunk by chunk.
 
 The papers' PRG: the ChaCha20 keystream (RFC 8439) of a 256-bit seed from counter 0,
 under the nonce (label, block of the plan, round). One word a residue modulo 2^b, else

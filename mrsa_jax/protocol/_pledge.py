@@ -1,4 +1,4 @@
-"""What a client keeps from round to round, so that no two rounds together part its block."""
+"""Remember rounds, so that no two of them together part a client's block."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _ALONE = threading.Lock()
 
 
 class Pledge:
-    """What a client keeps from round to round, in a file that survives a restart.
+    """Remember a client's terms and last round, in a file that survives a restart.
 
     Its lasting terms (session, roster, blocks) may not change, and a round is taken
     part in once: mates whose block is drawn again, or who answer one round twice, can
@@ -36,13 +36,15 @@ class Pledge:
     Examples:
         >>> import mrsa_jax as mj
         >>> import numpy as np
-        >>> terms = mj.protocol.Terms([bytes(32)] * 2, ~np.eye(2, dtype=bool), np.full(2, 2))
+        >>> terms = mj.protocol.Terms(
+        ...     [bytes(32)] * 2, ~np.eye(2, dtype=bool), np.full(2, 2)
+        ... )
         >>> pledge = mj.protocol.Pledge()
         >>> pledge.keep(terms, 3)
         >>> pledge.keep(terms, 3)
         Traceback (most recent call last):
         ...
-        mrsa_jax.protocol.errors.UnexpectedMessageError: round 3 is not above round 3, the last one
+        mrsa_jax.protocol.errors.UnexpectedMessageError: round 3 is not above round 3...
     """
 
     def __init__(self, path: str | os.PathLike[str] | None = None) -> None:
@@ -103,7 +105,7 @@ class Pledge:
             os.close(file)
 
     def _read(self) -> bytes:
-        """Return what is kept now: 36 bytes, or nothing before the first round."""
+        """Read the pledge: 36 bytes, or nothing before the first round."""
         if self._path is None:
             return self._kept
         rule = f"must be a pledge's file of {_SIZE} bytes"

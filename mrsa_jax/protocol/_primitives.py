@@ -233,7 +233,9 @@ def pad_seed(
     Examples:
         >>> pad_seed(bytes(32), 3, 5, 0) == pad_seed(bytes(32), 5, 3, 0)
         True
-        >>> pad_seed(bytes(32), 3, 5, 0, b"one") == pad_seed(bytes(32), 3, 5, 0, b"another")
+        >>> pad_seed(bytes(32), 3, 5, 0, b"one") == pad_seed(
+        ...     bytes(32), 3, 5, 0, b"another"
+        ... )
         False
     """
     who = struct.pack("<III", *sorted((one, other)), round_index)
@@ -243,7 +245,7 @@ def pad_seed(
 def channel_key(
     shared_secret: bytes, sender: int, recipient: int, round_index: int
 ) -> bytes:
-    """Derive the AES-256 key of the one message from `sender` to `recipient` in a round.
+    """Derive the AES-256 key of a round's one message to a recipient.
 
     Examples:
         >>> channel_key(bytes(32), 3, 5, 0) == channel_key(bytes(32), 5, 3, 0)

@@ -75,12 +75,15 @@ class Refusal(NamedTuple):
 
 @runtime_checkable
 class Network(Protocol):
-    """What carries messages in `protocol.run`."""
+    """Carry messages in `protocol.run`."""
 
     def carry(
         self, step: int, sender: int, recipient: int, message: bytes
     ) -> Sequence[bytes]:
-        """Return what arrives in time.
+        """Deliver a message in time: none, one or several arrive.
+
+        `step` is that of the client's message; for the server's, of the one that it
+        asks for.
 
         `step` is that of the client's message; for the server's, of the one that it
         asks for.
@@ -90,7 +93,7 @@ class Network(Protocol):
     def carry_late(
         self, step: int, sender: int, recipient: int, message: bytes
     ) -> Sequence[bytes]:
-        """Return what arrives after the step was closed (from clients only)."""
+        """Deliver a client's message after its step was closed."""
         ...
 
     def refused(self, refusal: Refusal) -> None:
@@ -117,7 +120,7 @@ class ScriptedNetwork:
     def carry(
         self, step: int, sender: int, recipient: int, message: bytes
     ) -> Sequence[bytes]:
-        """Return what arrives in time."""
+        """Deliver a message in time."""
         if (step, sender) in self.delayed:
             return []
         return self._altered(step, sender, recipient, message)
@@ -125,7 +128,7 @@ class ScriptedNetwork:
     def carry_late(
         self, step: int, sender: int, recipient: int, message: bytes
     ) -> Sequence[bytes]:
-        """Return what arrives after the step was closed."""
+        """Deliver a message after its step was closed."""
         if (step, sender) not in self.delayed:
             return []
         return self._altered(step, sender, recipient, message)
@@ -169,7 +172,10 @@ def disturbed(
 
     Examples:
         >>> network = disturbed(delayed=[(2, 0)])
-        >>> network.carry(2, 0, SERVER, b"input"), network.carry_late(2, 0, SERVER, b"input")
+        >>> (
+        ...     network.carry(2, 0, SERVER, b"input"),
+        ...     network.carry_late(2, 0, SERVER, b"input"),
+        ... )
         ([], [b'input'])
     """
     late, twice = frozenset(delayed), frozenset(duplicated)

@@ -60,8 +60,12 @@ class Server:
         >>> import mrsa_jax as mj
         >>> import numpy as np
         >>> complete = ~np.eye(2, dtype=bool)
-        >>> server = mj.protocol.Server(complete, np.asarray([2, 2]), np.ones(2, bool),
-        ...                 mj.secagg.complete_plan(2, 1, 2**8))
+        >>> server = mj.protocol.Server(
+        ...     complete,
+        ...     np.asarray([2, 2]),
+        ...     np.ones(2, bool),
+        ...     mj.secagg.complete_plan(2, 1, 2**8),
+        ... )
         >>> server.advertise_keys()  # closes step 0; nobody sent keys
         {}
 
@@ -210,7 +214,7 @@ class Server:
         }
 
     def masked_input(self) -> dict[int, bytes]:
-        """Close step 2, decide who is summed, and return `SurvivorList` for each client of V3.
+        """Close step 2, decide who is summed, return V3's `SurvivorList`s.
 
         It names only clients who are summed, the recipient and its neighbours of them
         or, for the consistency check, all; and reports their number. A client who
@@ -230,7 +234,7 @@ class Server:
         }
 
     def sign_survivors(self) -> dict[int, bytes]:
-        """Close the consistency check and return `SignatureList` for each client who signed."""
+        """Close the consistency check, return a `SignatureList` per signer."""
         self._close(3)
         return {
             i: SignatureList(
@@ -295,7 +299,7 @@ class Server:
         return [self._sum(row) for row in range(len(self.learned))]
 
     def is_removable(self) -> bool:
-        """Return whether every pad of the round's sums can be removed with the secrets here.
+        """Return whether the secrets here remove every pad of the round's sums.
 
         Not where somebody sent and nobody is summed, as clients then refuse; nothing is
         in the way of empty sums.
@@ -303,11 +307,11 @@ class Server:
         return self._outcome.is_reliable
 
     def is_private(self) -> bool:
-        """Return whether no sum over a part of those summed in a block can be computed."""
+        """Return whether no sum over a part of a block's clients can be computed."""
         return self._outcome.is_private
 
     def _judged(self) -> PlanOutcome:
-        """Return what becomes of the round with the secrets that are here."""
+        """Judge the round with the secrets that are here."""
         return judged(
             self._adjacency,
             self.survivors,
@@ -470,7 +474,7 @@ class Server:
     def _recover(
         self, owner: int, shares: list[tuple[int, bytes]], *, is_key: bool
     ) -> None:
-        """Recover one secret if enough shares came back and none is found to be forged."""
+        """Recover one secret if enough shares came back and none is forged."""
         threshold = self._thresholds[owner]
         if len(shares) < threshold:
             return

@@ -1,4 +1,9 @@
-"""What the clients of a round agree on in advance.
+"""Fix the terms that the clients of a round agree on in advance.
+
+Keys, graph, thresholds, and enforced blocks. Every signature of a round names these
+terms and what decides the update of its signer, such as the model. So it serves in no
+other session, round, graph or partition, and not under another model. N[i] is client
+i's closed neighbourhood, t_i its threshold, T the size of its block.
 
 Keys, graph, thresholds, and enforced blocks.
 Every signature of a round names these terms and what decides the update of its signer,
@@ -35,7 +40,7 @@ LAST_ROUND = 2**32 - 1
 @dataclasses.dataclass(frozen=True)
 @by_value
 class Terms:
-    """The public terms of a round with signatures, of which each client holds its own copy.
+    """Hold the public terms of a round with signatures, one copy per client.
 
     With `blocks`, an honest client sends its input only if the keys and shares of all
     its mates came, and hands out shares only for a list that is a union of whole
@@ -65,13 +70,16 @@ class Terms:
         >>> import mrsa_jax as mj
         >>> import numpy as np
         >>> terms = mj.protocol.Terms(
-        ...     [bytes(32)] * 4, ~np.eye(4, dtype=bool), np.full(4, 3), np.arange(4) // 2
+        ...     [bytes(32)] * 4,
+        ...     ~np.eye(4, dtype=bool),
+        ...     np.full(4, 3),
+        ...     np.arange(4) // 2,
         ... )
         >>> terms.check_list((2, 3))
         >>> terms.check_list((0, 2, 3))
         Traceback (most recent call last):
         ...
-        mrsa_jax.protocol.errors.PartedBlockError: a list parts the blocks of clients [0]
+        mrsa_jax.protocol.errors.PartedBlockError: a list parts the blocks of clients...
     """
 
     roster: Sequence[bytes]
@@ -145,7 +153,7 @@ class Terms:
             check_plan(self.blocks, plan)
 
     def check_list(self, survivors: Iterable[int]) -> None:
-        """Raise `PartedBlockError` unless a list is a union of whole blocks, everybody's."""
+        """Raise `PartedBlockError` unless a list is a union of whole blocks."""
         members = self._clients(survivors, "survivors")
         if self.blocks is not None:
             listed = np.zeros(len(self.blocks), bool)
@@ -161,7 +169,9 @@ class Terms:
     def keys_statement(
         self, round_index: int, client: int, keys: bytes, context: bytes = b""
     ) -> bytes:
-        """Return what a client signs at step 0.
+        """Build the statement that a client signs at step 0.
+
+        These terms, round, context, itself and its keys.
 
         These terms, round, context, itself and its keys.
 
@@ -180,7 +190,9 @@ class Terms:
     def survivors_statement(
         self, round_index: int, survivors: Iterable[int], context: bytes = b""
     ) -> bytes:
-        """Return what clients sign before unmasking.
+        """Build the statement that clients sign before unmasking.
+
+        These terms, round, context and V3.
 
         These terms, round, context and V3.
 
@@ -193,7 +205,7 @@ class Terms:
         return self._statement(b"survivors", round_index, context, members)
 
     def check(self, signer: int, signature: bytes, statement: bytes) -> None:
-        """Raise `AuthenticationError` unless a client of the roster signed a statement."""
+        """Raise `AuthenticationError` unless a client signed a statement."""
         own = check_integer(signer, "signer", 0, len(self.roster) - 1)
         require(isinstance(signature, bytes), "signature", "must be bytes", signature)
         require(isinstance(statement, bytes), "statement", "must be bytes", statement)
@@ -233,7 +245,7 @@ def _checked_roster(roster: Any, count: int) -> tuple[bytes, ...]:
 
 
 def _frozen(array: np.ndarray) -> np.ndarray:
-    """Return a copy whose memory is of type bytes, which no flag makes writable again."""
+    """Copy an array into memory of type bytes, which no flag makes writable."""
     return np.frombuffer(array.tobytes(), array.dtype).reshape(array.shape)
 
 
@@ -286,7 +298,7 @@ def checked_contexts(contexts: Any, count: int, *, keeps_blocks: bool) -> list[b
 
 
 def model_digest(model: Any, /, **settings: Any) -> bytes:
-    """Return 32 bytes that stand for a model and for all else that decides a client's update.
+    """Return 32 bytes that stand for a model and what else decides an update.
 
     Each client computes it from what the server sent to it, and passes it as its
     `context`. The round's number need not be among the settings, because clients sign
@@ -309,7 +321,10 @@ def model_digest(model: Any, /, **settings: Any) -> bytes:
     Examples:
         >>> import mrsa_jax as mj
         >>> import numpy as np
-        >>> sent = {"kernel": np.ones((2, 3), np.float32), "bias": np.zeros(3, np.float32)}
+        >>> sent = {
+        ...     "kernel": np.ones((2, 3), np.float32),
+        ...     "bias": np.zeros(3, np.float32),
+        ... }
         >>> digest = mj.protocol.model_digest(sent, learning_rate=0.1)
         >>> digest == mj.protocol.model_digest(sent, learning_rate=0.1)
         True
@@ -333,7 +348,7 @@ def model_digest(model: Any, /, **settings: Any) -> bytes:
 
 
 def _structure_text(structure: jax.tree_util.PyTreeDef) -> list[Any]:
-    """Return the types and the fixed fields of a pytree's nodes, as lists of plain values.
+    """List the types and the fixed fields of a pytree's nodes as plain values.
 
     The text of JAX for a structure does not do: it shows a fixed field by its `repr`,
     which two objects may share and which leaves out the middle of a long array.

@@ -1,4 +1,7 @@
-"""What all messages share.
+"""Read and write the parts that all messages share.
+
+The header, lists of entries, and a reader that refuses by name. Little-endian. A header
+is 8 bytes: kind, version, spare (uint16), round (uint32).
 
 The header, lists of entries, and a reader that refuses by name.
 Little-endian. A header is 8 bytes: kind, version, spare (uint16), round (uint32).
@@ -149,7 +152,7 @@ Layout = Sequence[tuple[int, int]]
 
 
 def residue_bits(modulus: int) -> int:
-    """Return how many bits a residue takes on the wire: ceil(log2 R).
+    """Return the bits that a residue takes on the wire: ceil(log2 R).
 
     Examples:
         >>> [residue_bits(modulus) for modulus in (2, 37, 64, 65, 2**32)]
@@ -177,7 +180,7 @@ def pack_residues(residues: np.ndarray, layout: Layout) -> bytes:
 
 
 def unpack_residues(body: bytes, layout: Layout) -> np.ndarray:
-    """Return uint32[sum of lengths]; raise `MalformedMessageError` for bits left set."""
+    """Unpack uint32[sum of lengths]; refuse bits that are set behind them."""
     octets = np.frombuffer(body, np.uint8)
     if len(layout) == 1 and residue_bits(layout[0][1]) % 8 == 0:
         words = np.zeros((layout[0][0], 4), np.uint8)

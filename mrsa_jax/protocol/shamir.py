@@ -31,7 +31,7 @@ def share(
     points: Sequence[int],
     entropy: Entropy | int | np.integer | bytes | None = None,
 ) -> np.ndarray:
-    """Split a secret so that any `threshold` shares recover it and fewer reveal nothing.
+    """Split a secret: any `threshold` shares recover it, fewer reveal nothing.
 
     Args:
         secret: 32 bytes.
@@ -63,7 +63,7 @@ def share_all(
     points: Any,
     entropy: Entropy | int | np.integer | bytes | None = None,
 ) -> np.ndarray:
-    """Share several secrets with the same holders at once: uint32[secrets, points, 9]."""
+    """Share several secrets with the same holders: uint32[secrets, points, 9]."""
     for secret in secrets:
         require(isinstance(secret, bytes), "secret", "must be bytes", secret)
         rule = f"must be {_SECRET_BYTES} bytes long"
@@ -83,7 +83,7 @@ def share_all(
 def recover(
     points: Sequence[int], shares: np.ndarray, threshold: int | np.integer
 ) -> bytes:
-    """Recover a secret from at least `threshold` shares, and check the others against them.
+    """Recover a secret from `threshold` shares, and check all others.
 
     Args:
         points: Distinct x of the holders.
@@ -226,7 +226,7 @@ def _from_limbs(limbs: np.ndarray) -> bytes:
 
 
 def _uniform(source: Entropy, count: int) -> np.ndarray:
-    """Return uniform field elements: 31 random bits each, the one value p drawn again."""
+    """Draw uniform field elements: 31 random bits, drawn again if they are p."""
     kept = np.zeros(0, np.uint64)
     while len(kept) < count:
         words = np.frombuffer(source.draw(4 * (count - len(kept))), "<u4") & np.uint32(

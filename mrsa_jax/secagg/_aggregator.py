@@ -301,17 +301,30 @@ def ring_average(
         >>> import jax
         >>> import jax.numpy as jnp
         >>> import numpy as np
-        >>> average = mj.secagg.ring_average(mj.quantize.stochastic(3, 1.0), 2, 4, modulus_bits=8)
+        >>> average = mj.secagg.ring_average(
+        ...     mj.quantize.stochastic(3, 1.0), 2, 4, modulus_bits=8
+        ... )
         >>> updates = jnp.asarray([[1.0, 0.0, -1.0, 0.0], [1.0, 1.0, -1.0, 0.0]])
         >>> out, state = average.aggregate(
-        ...     jax.random.key(0), average.init(), updates, jnp.arange(2), jnp.ones(2, bool))
+        ...     jax.random.key(0),
+        ...     average.init(),
+        ...     updates,
+        ...     jnp.arange(2),
+        ...     jnp.ones(2, bool),
+        ... )
         >>> out.update.tolist(), int(state.round_index)
         ([1.0, 0.5, -1.0, 0.0], 1)
         >>> weighted = mj.secagg.ring_average(
         ...     mj.quantize.stochastic(3, 1.0), 2, 4, modulus_bits=8, max_weight=3
         ... )
-        >>> out, _ = weighted.aggregate(jax.random.key(0), weighted.init(), updates, jnp.arange(2),
-        ...                             jnp.ones(2, bool), np.asarray([1, 3]))
+        >>> out, _ = weighted.aggregate(
+        ...     jax.random.key(0),
+        ...     weighted.init(),
+        ...     updates,
+        ...     jnp.arange(2),
+        ...     jnp.ones(2, bool),
+        ...     np.asarray([1, 3]),
+        ... )
         >>> out.update.tolist(), int(out.total_weight)
         ([1.0, 0.75, -1.0, 0.0], 4)
 
@@ -364,9 +377,13 @@ def ring_average(
 
 
 def _check_noise(max_weight: Any, clip_rule: Any) -> None:
-    rule = "must not be set with `noise`: a weight multiplies what one client adds to a sum"
+    problem = "a weight multiplies what one client adds to a sum"
+    rule = f"must not be set with `noise`: {problem}"
     require(max_weight is None, "max_weight", rule)
-    rule = "must not be set with `noise`: a range that follows updates bounds nobody's by itself"
+    rule = (
+        "must not be set with `noise`: a range that follows updates bounds nobody's by "
+        "itself"
+    )
     require(clip_rule is None, "clip_rule", rule)
 
 

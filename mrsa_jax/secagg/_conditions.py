@@ -124,7 +124,7 @@ def is_private(
 def learnt_components(
     adjacency: _Matrix, survivors: _Matrix, thresholds: _Matrix
 ) -> Int32[np.ndarray | Array, " clients"]:
-    """Return which component's sum each client of V_3 is in, if that sum can be unmasked.
+    """Label the clients of V_3 whose component's sum can be unmasked.
 
     What can be computed from a round are exactly the sums over the components C_l of
     G_3 all of whose C_l+ is informative, and the sums of those.
@@ -145,7 +145,9 @@ def learnt_components(
     of one client among others counts: its input is exposed.
 
     Examples:
-        >>> learnt_components(np.zeros((3, 3), bool), np.ones((5, 3), bool), [1, 2, 1]).tolist()
+        >>> learnt_components(
+        ...     np.zeros((3, 3), bool), np.ones((5, 3), bool), [1, 2, 1]
+        ... ).tolist()
         [0, -1, 2]
 
     Source: CCESA, proof of Theorem 2, with C_l+ for C_l in its converse.
@@ -174,9 +176,9 @@ def learned_sets(
     Examples:
         >>> import mrsa_jax as mj
         >>> import numpy as np
-        >>> mj.secagg.learned_sets(np.zeros((3, 3), bool), np.ones((5, 3), bool), [1, 2, 1]).astype(
-        ...     int
-        ... )
+        >>> mj.secagg.learned_sets(
+        ...     np.zeros((3, 3), bool), np.ones((5, 3), bool), [1, 2, 1]
+        ... ).astype(int)
         array([[1, 0, 0],
                [0, 0, 1]])
     """
@@ -218,7 +220,10 @@ def unmasking_risk(
     Examples:
         >>> import mrsa_jax as mj
         >>> pair = [[False, True], [True, False]]
-        >>> mj.secagg.unmasking_risk(pair, 1).tolist(), mj.secagg.unmasking_risk(pair, 2).tolist()
+        >>> (
+        ...     mj.secagg.unmasking_risk(pair, 1).tolist(),
+        ...     mj.secagg.unmasking_risk(pair, 2).tolist(),
+        ... )
         ([True, True], [False, False])
 
     Source: CCESA, Appendix F; Remark 4 sets t just above the limit at the mean degree.
@@ -351,7 +356,7 @@ def _verdict(core: Callable[..., Array], *given: _Matrix) -> Any:
 
 
 def _of_one_round(core: Callable[..., Array], *given: _Matrix) -> Any:
-    """Apply a function of one round: NumPy's, or of traced arguments an array of JAX."""
+    """Apply a function of one round to NumPy arrays, or to traced ones."""
     if not is_traced(given):
         return np.asarray(_program(core)(*(on_device(a) for a in check_round(*given))))
     arrays, rounds = _check_rounds(*given)
@@ -415,7 +420,7 @@ def _learnt_components(
 def _unmasked(
     adjacency: _Graph, survivors: _Alive, thresholds: _Limits, label: Int32[Array, " n"]
 ) -> Bool[Array, " n"]:
-    """Return who is in a component of G_3 all of whose C_l+ is informative."""
+    """Mark the clients in components of G_3 all of whose C_l+ is informative."""
     silent = ~_informative(adjacency, survivors, thresholds)
     beside = jnp.any(adjacency & (survivors[2] & silent)[None, :], axis=1)
     together = label[:, None] == label[None, :]

@@ -216,7 +216,7 @@ def _padded_and_totals(
 
 
 class _Holders(NamedTuple):
-    """Who holds shares of each client's secrets: its neighbours and itself, padded."""
+    """List the holders of each client's shares: its neighbours and itself, padded."""
 
     clients: np.ndarray  # int32[n, h], ascending
     valid: np.ndarray  # bool[n, h]
@@ -238,7 +238,7 @@ class _Holders(NamedTuple):
 
 
 def _material(seed: Any, setting: bytes) -> Array:
-    """Return the round's key material: that of its seed, graph, thresholds and blocks."""
+    """Derive the round's key material from seed, graph, thresholds and blocks."""
     if isinstance(seed, jax.Array):
         require(
             jnp.issubdtype(seed.dtype, jax.dtypes.prng_key) and seed.ndim == 0,
@@ -341,9 +341,9 @@ def _recovered(
 ) -> Bool[np.ndarray, " clients"]:
     """Mark the clients whose secret the returned shares give back.
 
-    That is b_i of those summed, the secret key of the others. Only as many shares as the
-    threshold are used. A secret counts as recovered if interpolation really gives back
-    the one that made the pads.
+    That is b_i of those summed, the secret key of the others. Only as many shares as
+    the threshold are used. A secret counts as recovered if interpolation really gives
+    back the one that made the pads.
     """
     back = holders.valid & alive[4][holders.clients]
     thresholds = holders.thresholds
@@ -375,7 +375,7 @@ def _interpolated(
 
 
 def _reports(seconds: list[float], costs: RoundCosts) -> tuple[StepReport, ...]:
-    """Report each step: the clients' times of the first three, the server's of the last."""
+    """Report each step: the clients' times, and the server's of the last one."""
     unmeasured = [float("nan")] * len(costs.steps)
     columns = zip(
         costs.steps,

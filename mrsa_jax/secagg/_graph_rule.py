@@ -58,7 +58,7 @@ class SlotRound(NamedTuple):
 
     @property
     def summed(self) -> Bool[Array, " slots"]:
-        """Return who is in the round's sum; nobody unless the status is OK."""
+        """Mark the slots in the round's sum; none unless the status is OK."""
         return self.survivors[3] & (self.status == jnp.int32(Status.OK))
 
 
@@ -133,7 +133,9 @@ class GraphRule:
     def learn(
         self, key: Key[Array, ""], survivors: Bool[Array, "5 clients"]
     ) -> LearntRound:
-        """Return what is learnt, by client.
+        """Decide what the server learns, by client.
+
+        The cohort, ascending, fills the first slots.
 
         The cohort, ascending, fills the first slots.
         """
@@ -208,8 +210,14 @@ def graph_rule(
         >>> rule = mj.secagg.graph_rule(mj.graphs.complete(3), 5, threshold=2)
         >>> cohort = jnp.asarray([True, False, True, True, False])
         >>> answers = cohort & jnp.asarray([True, True, True, False, False])
-        >>> learnt = rule.learn(jax.random.key(0), jnp.stack([cohort] * 3 + [answers] * 2))
-        >>> learnt.summed.astype(int).tolist(), learnt.components.tolist(), int(learnt.status)
+        >>> learnt = rule.learn(
+        ...     jax.random.key(0), jnp.stack([cohort] * 3 + [answers] * 2)
+        ... )
+        >>> (
+        ...     learnt.summed.astype(int).tolist(),
+        ...     learnt.components.tolist(),
+        ...     int(learnt.status),
+        ... )
         ([1, 0, 1, 0, 0], [0, -1, 0, -1, -1], 0)
 
     Source: CCESA, Definition 3, Theorems 1 and 2; Remark 4 for t.

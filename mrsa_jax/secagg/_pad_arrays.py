@@ -1,8 +1,9 @@
 """Pad the inputs of a round and sum them by array programs.
 
-Blocks of about one size go through one program together. XLA takes coordinates in chunks
-of whole keystream blocks; each stream of a chunk is made once, and every client gathers
-those that it uses. On an NVIDIA GPU a kernel (`_pad_kernel`) takes the place of that.
+Blocks of about one size go through one program together. XLA takes coordinates in
+chunks of whole keystream blocks; each stream of a chunk is made once, and every client
+gathers those that it uses. On an NVIDIA GPU a kernel (`_pad_kernel`) takes the place of
+that.
 """
 
 from __future__ import annotations
@@ -108,7 +109,7 @@ def _keystream_blocks(block: Block) -> int:
 
 
 def classes_of(plan: SegmentPlan) -> list[list[int]]:
-    """Return the numbers of the plan's blocks, those of one kind of ring and about one size."""
+    """Group the plan's blocks by kind of ring and by about their size."""
     found: dict[tuple[Any, ...], list[int]] = {}
     for number, block in enumerate(plan):
         sizes = (
@@ -313,7 +314,7 @@ def _block_by_xla(
 def _used(
     table: Table, streams: list[Array], odd: Array
 ) -> tuple[tuple[Array, ...], Array]:
-    """Return the sum of the streams of each client's even row of uses (0) or odd one (1).
+    """Sum the streams of each client's even row of uses (0) or odd one (1).
 
     With it comes how many of them are subtracted, [members, 1].
     """

@@ -1,10 +1,10 @@
 """Pad the inputs of a round in one launch on NVIDIA GPUs (Pallas, through Triton).
 
-A program takes some clients of a block over one tile of coordinates, a keystream block in
-each thread. It makes each of a client's pads in registers and adds it to the client's
-input there: no keystream is ever in memory. The keystream of a pair is made twice, once
-for each end, which costs arithmetic and spares all traffic. Import inside functions only,
-where the form is "pallas".
+A program takes some clients of a block over one tile of coordinates, a keystream block
+in each thread. It makes each of a client's pads in registers and adds it to the
+client's input there: no keystream is ever in memory. The keystream of a pair is made
+twice, once for each end, which costs arithmetic and spares all traffic. Import inside
+functions only, where the form is "pallas".
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ _WORDS = ("low_bits", "modulus", "shift", "divisor", "reciprocal")
 def _kernel(
     is_power: bool, each: int, clients: int, pairs: int, num_inputs: int, *refs: Any
 ) -> None:
-    """Pad `each` clients' inputs of one tile and sum them without what the server removes."""
+    """Pad `each` clients' inputs of one tile, and sum what the server keeps."""
     inputs, members, sends, bounds, numbers, seeds, heads, uses = refs[:8]
     sums, *padded = refs[num_inputs:]
     tile, part, block = (pl.program_id(axis) for axis in range(3))

@@ -1,4 +1,9 @@
-"""What array forms of a padded round work from.
+"""Prepare the tables that array forms of a padded round work from.
+
+A block's streams, and the clients that add them. A stream is the keystream of one seed.
+Of each client's streams those come first that another sender cancels, then those that
+the server removes: its self pad, and its pairs' pads with clients of V2 whose inputs
+did not arrive.
 
 A block's streams, and who adds which of them.
 A stream is the keystream of one seed. Of each client's streams those come first that
@@ -112,7 +117,7 @@ def table_of(round_: Round, edges: Edges, place: Place) -> Table:
 
 
 def residues_of(is_power: bool) -> int:
-    """Return how many residues a block of keystream holds."""
+    """Return the number of residues in a block of keystream."""
     return 16 if is_power else 8
 
 

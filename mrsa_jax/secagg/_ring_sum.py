@@ -47,7 +47,7 @@ def pad_inputs(
     present: ArrayLike | None = None,
     survivors: ArrayLike | None = None,
 ) -> UInt32[Array, "participants dim"]:
-    """Return what each client sends: its input under all its pads.
+    """Pad the inputs of all clients, as they send them.
 
     Args:
         seeds: Seeds of the round; their edges say who shares pads.
@@ -95,7 +95,9 @@ def ring_sum(
     fidelity: Fidelity = "array",
     first_block: ArrayLike = 0,
 ) -> RingResult:
-    """Sum the present members' inputs of each block, as a server would who recovers every secret.
+    """Sum the present members' inputs of each block.
+
+    The result is that of a server who recovers every secret.
 
     Args:
         seeds: Seeds of the round; their edges say who shares pads (not read by "sets").
@@ -127,7 +129,9 @@ def ring_sum(
         >>> import mrsa_jax as mj
         >>> import jax.numpy as jnp
         >>> plan = mj.secagg.complete_plan(3, 2, 2**8)
-        >>> seeds = mj.secagg.derive_seeds(mj.secagg.key_material(0), jnp.asarray([4, 1, 9]), 0)
+        >>> seeds = mj.secagg.derive_seeds(
+        ...     mj.secagg.key_material(0), jnp.asarray([4, 1, 9]), 0
+        ... )
         >>> inputs = jnp.asarray([[1, 2], [10, 20], [100, 200]], jnp.uint32)
         >>> mj.secagg.ring_sum(seeds, inputs, plan, 0).total.tolist()
         [111, 222]
@@ -155,7 +159,7 @@ def ring_sum(
 def padded_and_sum(
     round_: Round, plan: SegmentPlan, *, padded: bool = True
 ) -> tuple[Array, RingResult]:
-    """Return the padded inputs (no rows unless `padded`) and the sums, from one set of pads."""
+    """Return padded inputs (no rows unless `padded`) and sums, from one set of pads."""
     # The same bits in every form. `_pad_loops` makes each keystream in cache and adds
     # it to both of its ends at once; `_pad_arrays` does so in chunks of memory, or by a
     # kernel. What is traced cannot look at who is there, so it works with all edges and
@@ -239,7 +243,7 @@ def checked_round(
 
 @functools.partial(jax.jit, static_argnames=("plan",))
 def plain_sums(inputs: Array, sends: Array, plan: SegmentPlan) -> RingResult:
-    """Sum without pads, blocks of one kind of ring and about one size by one program."""
+    """Sum without pads, blocks of one kind of ring and about one size at once."""
     totals: list[Any] = [None] * len(plan)
     statuses: list[Any] = [None] * len(plan)
     for numbers in classes_of(plan):
@@ -297,7 +301,7 @@ _FEW = 128
 
 
 class _Pairs:
-    """A round's pairs with what finds those of one block without looking at all the others."""
+    """Index a round's pairs, so that those of a block are found without a search."""
 
     def __init__(self, round_: Round) -> None:
         self.shares, self.sends = np.asarray(round_.shares), np.asarray(round_.sends)
@@ -310,7 +314,7 @@ class _Pairs:
         self.is_sorted = bool((self.codes[1:] > self.codes[:-1]).all())
 
     def inside(self, block: Block) -> tuple[np.ndarray, np.ndarray]:
-        """Return the rows of the pairs within a block, and their places among its members."""
+        """Find the pairs within a block: their rows, and places among its members."""
         members = np.asarray(block.members, np.int64)
         size, count = len(members), len(self.ids)
         if not self.is_sorted or size * (size - 1) // 2 > len(self.edges):

@@ -40,7 +40,7 @@ _SECRETS = 2  # b_i and s_i
 
 @pytree
 class Operations:
-    """How often one role does what, at each step.
+    """Count how often one role does each operation, at each step.
 
     Clients' fields have shape [..., 4, n], the server's [..., 4]; 5 with the
     consistency check. Float32 scalars where they are the seconds that one operation
@@ -72,7 +72,7 @@ _KINDS = tuple(field.name for field in dataclasses.fields(Operations))
 
 @finding
 class RoundCosts:
-    """What one round costs, or many: leading axes are rounds.
+    """Hold the costs of one round, or of many: leading axes are rounds.
 
     Integers where counted, float64 where expected. A client counts at a step when its
     message of that step arrives (V1 to V4), and receives the server's answer then. With
@@ -124,7 +124,7 @@ def round_costs(
     signers: ArrayLike | Sequence | None = None,
     blocks: np.ndarray | None = None,
 ) -> RoundCosts:
-    """Count the bytes and operations of a round on an actual graph with actual dropouts.
+    """Count the bytes and operations of a round on a graph with dropouts.
 
     Args:
         adjacency: bool[..., n, n], symmetric with an empty diagonal.
@@ -157,7 +157,9 @@ def round_costs(
         >>> import mrsa_jax as mj
         >>> import numpy as np
         >>> complete = ~np.eye(3, dtype=bool)
-        >>> costs = mj.secagg.round_costs(complete, np.ones((5, 3), bool), 2, dim=10, modulus=2**16)
+        >>> costs = mj.secagg.round_costs(
+        ...     complete, np.ones((5, 3), bool), 2, dim=10, modulus=2**16
+        ... )
         >>> costs.bytes_up[:, 0].tolist(), costs.bytes_down[:, 0].tolist()
         ([76, 200, 36, 140], [148, 196, 24, 0])
 
@@ -194,7 +196,7 @@ class CheckedRounds(NamedTuple):
 
 
 def count_costs(rounds: CheckedRounds, signs: np.ndarray | None) -> RoundCosts:
-    """Return `round_costs` of checked rounds; bool[..., n] sign in the consistency check."""
+    """Count the costs of checked rounds; `signs`, bool[..., n], add the check."""
     alive = rounds.survivors
     summed = rounds.summed
     num_clients = rounds.adjacency.shape[-1]
@@ -242,7 +244,7 @@ def _with_check(
     signs: np.ndarray,
     near: np.ndarray,
 ) -> RoundCosts:
-    """Return a round's costs with signed keys, and the consistency check before the last step.
+    """Add signed keys, and the consistency check before the last step.
 
     The server names all who are summed to each of them; a client makes a signature and
     checks those of its neighbours, the server checks all: of keys, then of the list.
@@ -275,7 +277,7 @@ def _with_check(
 
 
 def _near(edges: np.ndarray, members: np.ndarray, weights: Any = 1.0) -> np.ndarray:
-    """Return how many neighbours each client has among members, or the sum of their weights."""
+    """Count each client's neighbours among members, or sum their weights."""
     if np.ndim(weights) > 0:
         return _near(edges * weights, members)
     if edges.ndim == 2:  # one product of matrices for all rounds
@@ -354,7 +356,9 @@ def expected_costs(
 
     Examples:
         >>> import mrsa_jax as mj
-        >>> sparse, dense = (mj.secagg.expected_costs(100, k, 43, 10000, 2**16) for k in (63, 99))
+        >>> sparse, dense = (
+        ...     mj.secagg.expected_costs(100, k, 43, 10000, 2**16) for k in (63, 99)
+        ... )
         >>> [int(costs.client.prg_words[2, 0]) // 10000 for costs in (sparse, dense)]
         [64, 100]
 
@@ -391,7 +395,7 @@ def expected_costs(
 def fedavg_costs(
     num_clients: int | np.integer, dim: int | np.integer, modulus: int | np.integer
 ) -> RoundCosts:
-    """Return what a plain sum costs: the residues of each client and nothing else.
+    """Count the costs of a plain sum: the residues of each client, nothing else.
 
     Args:
         num_clients: n, at least 1.
@@ -420,7 +424,7 @@ def fedavg_costs(
 
 
 class _Counts(NamedTuple):
-    """What is left of a round at each step.
+    """Count the neighbours, shares and pads that remain at each step.
 
     The server's three are [...], the others [..., n].
     """
@@ -439,7 +443,7 @@ class _Counts(NamedTuple):
 def _assemble(
     sends: np.ndarray, counts: _Counts, t: np.ndarray, residue_bytes: np.ndarray
 ) -> RoundCosts:
-    """Return costs from whose messages arrive and how many neighbours are left at each step."""
+    """Compute costs from the messages that arrive and the neighbours that remain."""
     near1, near2, near3 = counts[:3]
     zero = np.zeros_like(near1)
     listed = HEADER + COUNT

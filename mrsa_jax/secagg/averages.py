@@ -20,7 +20,7 @@ from mrsa_watch._base.values import by_value
 
 @by_value
 class AggregatorState(NamedTuple):
-    """What the next round needs.
+    """Keep the state that the next round needs.
 
     Attributes:
         round_index: int32, rounds aggregated so far; part of every nonce.
@@ -56,7 +56,7 @@ class AggregatorState(NamedTuple):
 
 @by_value
 class AggregateOut(NamedTuple):
-    """What a round gives.
+    """Hold the outcome of a round.
 
     Attributes:
         update: float32[d], (weighted) mean of the quantized updates that were summed,
@@ -102,7 +102,7 @@ class AggregateOut(NamedTuple):
 
 @runtime_checkable
 class Aggregator(Protocol):
-    """How a round's updates become one: a pytree with a state.
+    """Make one update of a round's updates: a pytree with a state.
 
     `aggregate` may take two more: `weights`, one integer a slot, and `assignment_key`,
     from which the round's graph is drawn. `federated.train` passes them only where it
@@ -137,7 +137,7 @@ class Aggregator(Protocol):
 def survivors_by_step(
     steps: StepDropout | None, key: Key[Array, ""], survivors: Any, count: int
 ) -> Bool[Array, "5 participants"]:
-    """Return V0 to V4 by slot: as given, or of those asked by an average's own steps."""
+    """Return V0 to V4 by slot: as passed, or drawn by an average's own steps."""
     require(survivors.dtype == np.bool_, "survivors", "must be bool", survivors.dtype)
     rule = f"must have one row, or V0 to V4, of {count} slots"
     require(
@@ -152,7 +152,7 @@ def survivors_by_step(
 
 
 def key_words(key_material: Any) -> Array:
-    """Return uint32[8] of key material from an integer, bytes or such words, or raise."""
+    """Return uint32[8] of key material from an integer, bytes or such words."""
     if isinstance(key_material, int | np.integer | bytes):
         return material_of(key_material)
     words = on_device(key_material)

@@ -1,7 +1,7 @@
 """Encode updates as clients put them under their pads: codes, and their noise on top.
 
-Integers decide all of it, so that the array simulation and the real protocol sum the same
-inputs.
+Integers decide all of it, so that the array simulation and the real protocol sum the
+same inputs.
 """
 
 from __future__ import annotations
@@ -35,7 +35,11 @@ def noisy_codes(
     members: ArrayLike | Sequence[int],
     modulus_bits: int | np.integer,
 ) -> UInt32[Array, "participants coordinates"]:
-    """Return what each client puts under its pads.
+    """Encode updates as each client puts them under its pads.
+
+    Its codes and its noise, in the ring. What `ring_average(quantizer, ...,
+    noise=noise)` sums: passed to `protocol.run` the total is the aggregator's
+    `learned`, bit for bit.
 
     Its codes and its noise, in the ring.
     What `ring_average(quantizer, ..., noise=noise)` sums: given to `protocol.run` the
@@ -61,8 +65,14 @@ def noisy_codes(
         >>> import mrsa_jax as mj
         >>> import jax
         >>> import jax.numpy as jnp
-        >>> codes = mj.secagg.noisy_codes(mj.quantize.stochastic(3, 1.0), None, jax.random.key(0),
-        ...                     jnp.asarray([[1.0, -1.0]] * 2), [4, 7], 8)
+        >>> codes = mj.secagg.noisy_codes(
+        ...     mj.quantize.stochastic(3, 1.0),
+        ...     None,
+        ...     jax.random.key(0),
+        ...     jnp.asarray([[1.0, -1.0]] * 2),
+        ...     [4, 7],
+        ...     8,
+        ... )
         >>> codes.tolist()
         [[2, 0], [2, 0]]
     """
@@ -95,7 +105,7 @@ def on_lattice(noise: Any, quantizer: Any) -> Any:
 
 
 class Encoded(NamedTuple):
-    """What clients are about to send.
+    """Hold the codes that clients are about to send.
 
     Attributes:
         codes: uint32[n, coordinates].
@@ -112,7 +122,7 @@ class Encoded(NamedTuple):
 def encoded(
     quantizer: Quantizer, key: Array, updates: Array, members: Array
 ) -> Encoded:
-    """Return each client's codes, how much of them was clipped, and whose update is finite."""
+    """Encode each client's update, and mark those that are finite."""
     # as when compiled apart
     quantizer, updates = lax.optimization_barrier((quantizer, updates))
     keys = jax.vmap(jax.random.fold_in, (None, 0))(key, members)
@@ -123,7 +133,7 @@ def encoded(
 def uploaded(
     alive: Bool[Array, "5 participants"], is_finite: Bool[Array, " participants"]
 ) -> tuple[Bool[Array, "5 participants"], Bool[Array, " participants"]]:
-    """Return V0 to V4 where only finite updates are uploaded, and the slots that failed to.
+    """Exclude uploads that are not finite from V3 and V4, and mark their slots.
 
     A client learns that its update is not finite when it has trained, so it is lost at
     the upload.
@@ -144,7 +154,7 @@ def with_noise(
     *,
     bits: int,
 ) -> tuple[Array, Array]:
-    """Return codes with each client's noise as residues, and how many true sums leave the window.
+    """Add each client's noise as residues, and count sums outside the window.
 
     A client's noise comes from its key of the rounding, folded with a separate stream.
     """
@@ -161,7 +171,7 @@ def with_noise(
 
 
 def is_centred(quantizer: Any, noise: Any) -> bool:
-    """Return whether totals stand for integers about a middle, not for those from 0 on."""
+    """Return whether totals stand for integers about a middle, not from 0 on."""
     return noise is not None or isinstance(quantizer, LatticeQuantizer)
 
 

@@ -18,9 +18,9 @@ from mrsa_jax._core.traced import is_traced
 from mrsa_jax.modular import chacha20_columns
 from mrsa_watch._base.errors import is_integer, require
 
-# Stands in for the papers' key agreement and secret self seeds (s_ij, b_i): a pair's seed
-# depends on the two global clients alone and lasts, a self seed is fresh in every round
-# because the server learns it. Each is one ChaCha20 block under a separate nonce.
+# Stands in for the papers' key agreement and secret self seeds (s_ij, b_i): a pair's
+# seed depends on the two global clients alone and lasts, a self seed is fresh in every
+# round because the server learns it. Each is one ChaCha20 block under a separate nonce.
 _TAG = b"mrsa_jax secagg key material v1\x00"
 # First nonce word of a derivation: what the output is for.
 _PAIR_SEED = 1
@@ -146,8 +146,12 @@ def derive_seeds(
     Examples:
         >>> import mrsa_jax as mj
         >>> import jax.numpy as jnp
-        >>> seeds = mj.secagg.derive_seeds(mj.secagg.key_material(0), jnp.asarray([7, 3]), 0)
-        >>> swapped = mj.secagg.derive_seeds(mj.secagg.key_material(0), jnp.asarray([3, 7]), 1)
+        >>> seeds = mj.secagg.derive_seeds(
+        ...     mj.secagg.key_material(0), jnp.asarray([7, 3]), 0
+        ... )
+        >>> swapped = mj.secagg.derive_seeds(
+        ...     mj.secagg.key_material(0), jnp.asarray([3, 7]), 1
+        ... )
         >>> bool((seeds.pair_seed == swapped.pair_seed).all())
         True
         >>> bool((seeds.self_seed[0] == swapped.self_seed[1]).any())

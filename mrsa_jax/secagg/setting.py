@@ -69,7 +69,7 @@ def check_setting(
 def _check_inputs(
     inputs: Any, num_clients: int, modulus_bits: Any, modulus: Any, plan: Any
 ) -> tuple[np.ndarray, SegmentPlan]:
-    """Return uint32[n, d] and the checked plan; d is where the plan's last block ends."""
+    """Return uint32[n, d] and the checked plan; d is where its last block ends."""
     values = host_array(inputs, "inputs")
     exact = np.issubdtype(values.dtype, np.integer)
     require(exact, "inputs", "must hold integers", str(values.dtype))
@@ -83,7 +83,8 @@ def _check_inputs(
         _check_range(values, ring, "")
         block = Block(tuple(range(num_clients)), 0, values.shape[1], ring)
         return values.astype(np.uint32, copy=False), (block,)
-    rule = "must be given without `modulus_bits` and `modulus`: each block has its own ring"
+    rule = "must be given without `modulus_bits` and `modulus`"
+    rule += ": each block has its own ring"
     alone = modulus_bits is None and modulus is None
     require(alone, "plan", rule, modulus_bits, modulus)
     checked = segment_plan(plan, num_clients)

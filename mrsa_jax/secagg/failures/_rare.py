@@ -187,7 +187,9 @@ def rare_failure_rates(
     Examples:
         >>> import mrsa_jax as mj
         >>> import math
-        >>> rates = mj.secagg.rare_failure_rates(0, n=40, p=0.9, q=0.01, t=21, num_trials=200)
+        >>> rates = mj.secagg.rare_failure_rates(
+        ...     0, n=40, p=0.9, q=0.01, t=21, num_trials=200
+        ... )
         >>> bound = mj.secagg.privacy_bound(40, 0.9, 0.01)
         >>> rates.not_private.log_upper <= bound < math.log(1e-30)
         True
@@ -217,7 +219,7 @@ def rare_failure_rates(
     def bytes_seen(
         table: np.ndarray, plant: Callable[..., Planted], stream: int, done: int
     ) -> np.ndarray:
-        """Count how often each byte came up; nothing the table lists may be possible."""
+        """Count how often each byte came up; zeros if no listed failure is possible."""
         its_key = fold(key, stream)
 
         def counted(chunk: int) -> np.ndarray:

@@ -1,4 +1,9 @@
-"""What CCESA's theorems promise.
+"""Compute connection probability, share threshold and failure bounds of CCESA.
+
+Paper: CCESA (Choi, Sohn, Han, Moon), Sections 4.3 and F. Plain Python and NumPy in
+float64 and in log space: bounds are natural logarithms, since 1e-40 is ordinary and
+1e-400 has no float. n -> `n`, p -> `p`, q of one step -> `q`, q_total = 1 - (1-q)^4 ->
+`total_dropout_rate`, t -> `t`.
 
 Connection probability, share threshold, failure bounds.
 Paper: CCESA (Choi, Sohn, Han, Moon), Sections 4.3 and F. Plain Python and NumPy in
@@ -100,7 +105,9 @@ _MOST_CLIENTS = 2**16
 
 
 def connection_probability(n: int | np.integer, total_dropout_rate: ArrayLike) -> float:
-    """Return p*, above which CCESA(n, p) is reliable and private asymptotically almost surely.
+    """Return p*, above which CCESA(n, p) is reliable and private.
+
+    Both hold asymptotically almost surely.
 
     The larger of `reliable_connection_threshold` and `private_connection_threshold`;
     for n >= 100 always the former. It falls with n like 3 sqrt(log n / n). Use it as
@@ -189,7 +196,9 @@ def private_connection_threshold(n: int | np.integer, q: ArrayLike) -> float:
         >>> import mrsa_jax as mj
         >>> import math
         >>> failures = mj.secagg.failures
-        >>> threshold = failures.private_connection_threshold(100, 0.0)  # M = ceil(100 - 21.46)
+        >>> threshold = failures.private_connection_threshold(
+        ...     100, 0.0
+        ... )  # M = ceil(100 - 21.46)
         >>> threshold == math.log(79) / 79
         True
 
@@ -213,7 +222,7 @@ def _private_threshold(n: int, kept: float) -> float:
 
 
 def share_threshold(n: int | np.integer, p: ArrayLike) -> int:
-    """Return how many shares rebuild a secret.
+    """Return t, the least number of shares that resists the unmasking attack.
 
     The least t that resists the unmasking attack.
     t = ceil(((n-1) p + sqrt((n-1) log(n-1)) + 1) / 2): a server that asks one half of a
@@ -342,7 +351,9 @@ def privacy_bound(n: int | np.integer, p: ArrayLike, q: ArrayLike) -> Any:
         >>> import mrsa_jax as mj
         >>> import math
         >>> round(
-        ...     mj.secagg.privacy_bound(100, mj.secagg.connection_probability(100, 0.0), 0.0)
+        ...     mj.secagg.privacy_bound(
+        ...         100, mj.secagg.connection_probability(100, 0.0), 0.0
+        ...     )
         ...     / math.log(10),
         ...     2,
         ... )
@@ -370,7 +381,7 @@ def privacy_bound(n: int | np.integer, p: ArrayLike, q: ArrayLike) -> Any:
 
 
 def _privacy_bound_traced(n: int, p: Any, q: Any) -> Array:
-    """Return Theorem 6's bound in a program: all cuts of at least two clients at once."""
+    """Return Theorem 6's bound in a program, all cuts at once."""
     require(
         n <= 2**12,
         "n",
@@ -403,7 +414,10 @@ def _log_arrivals(n: int, q: float) -> np.ndarray:
 
 
 def _log_cuts(m: int, log_missing: float, factorials: np.ndarray) -> float:
-    """Return log b_m, the expected number of cuts without an edge (even splits count twice)."""
+    """Return log b_m, the expected number of cuts without an edge.
+
+    Even splits count twice.
+    """
     sides = np.arange(1, m // 2 + 1)
     ways = factorials[m] - factorials[sides] - factorials[m - sides]
     return log_sum(ways + (sides * (m - sides)).astype(np.float64) * log_missing)

@@ -51,7 +51,9 @@ def exact_reliability_union_bound(
         >>> import mrsa_jax as mj
         >>> failures = mj.secagg.failures
         >>> setting = (100, 0.6362, 0.0, 43)
-        >>> failures.exact_reliability_union_bound(*setting) < mj.secagg.reliability_bound(*setting)
+        >>> failures.exact_reliability_union_bound(
+        ...     *setting
+        ... ) < mj.secagg.reliability_bound(*setting)
         True
 
     Source: CCESA, proofs of Theorems 3 and 5.
@@ -64,7 +66,9 @@ def exact_reliability_union_bound(
 def log_reliability_first_moment(
     n: int | np.integer, p: ArrayLike, q: ArrayLike, t: ArrayLike
 ) -> float:
-    r"""Return the log of the expected number of clients whose secret is needed and lost.
+    r"""Return the log of the expected number of clients with a lost secret.
+
+    Only secrets that the server needs count.
 
     By Theorem 1, a round is unreliable if and only if there is such a client, so this
     is the sharpest union bound: for each client in V3, and for each of V2 \\ V3 with a
@@ -87,7 +91,9 @@ def log_reliability_first_moment(
     Examples:
         >>> import mrsa_jax as mj
         >>> failures = mj.secagg.failures
-        >>> failures.log_reliability_first_moment(50, 0.5, 0.0, 1)  # one's own share is enough
+        >>> failures.log_reliability_first_moment(
+        ...     50, 0.5, 0.0, 1
+        ... )  # one's own share is enough
         -inf
         >>> setting = (100, 0.6362, 0.0, 43)
         >>> failures.log_reliability_first_moment(
@@ -123,7 +129,9 @@ def _lost_secrets(n: int, p: float, q: float, t: float) -> tuple[float, float, f
 
 
 def unmasking_bound(n: int | np.integer, p: ArrayLike, t: ArrayLike) -> float:
-    """Return the log of a bound on the chance that CCESA's Appendix F attack unmasks some client.
+    """Return the log of a bound on the chance that some client is unmasked.
+
+    The attack is that of CCESA's Appendix F.
 
     A server that asks t holders for a client's self-pad seed and t others for its
     secret key learns that client's input; this needs 2 t <= |Adj| + 1. The bound is n
@@ -146,9 +154,13 @@ def unmasking_bound(n: int | np.integer, p: ArrayLike, t: ArrayLike) -> float:
         >>> failures = mj.secagg.failures
         >>> n, p = 100, 0.6362
         >>> t = mj.secagg.share_threshold(n, p)
-        >>> math.exp(failures.unmasking_bound(n, p, t)) < n / (n - 1) ** 2  # Proposition 1
+        >>> math.exp(failures.unmasking_bound(n, p, t)) < n / (
+        ...     n - 1
+        ... ) ** 2  # Proposition 1
         True
-        >>> failures.unmasking_bound(100, 0.5, 51)  # two majorities of 100 holders would meet
+        >>> failures.unmasking_bound(
+        ...     100, 0.5, 51
+        ... )  # two majorities of 100 holders would meet
         -inf
 
     Source: CCESA, Section F, before Hoeffding's step. The attack is outside Theorems 1
@@ -186,11 +198,13 @@ def log_disconnection_probability(
         >>> import mrsa_jax as mj
         >>> import math
         >>> failures = mj.secagg.failures
-        >>> round(math.exp(failures.log_disconnection_probability(3, 0.5, 0.0)), 12)  # 4 of 8
+        >>> round(
+        ...     math.exp(failures.log_disconnection_probability(3, 0.5, 0.0)), 12
+        ... )  # 4 of 8
         0.5
-        >>> failures.log_disconnection_probability(50, 0.1, 0.02) < mj.secagg.privacy_bound(
+        >>> failures.log_disconnection_probability(
         ...     50, 0.1, 0.02
-        ... )
+        ... ) < mj.secagg.privacy_bound(50, 0.1, 0.02)
         True
 
     Source: Gilbert, "Random graphs" (1959), for the recurrence over the component of a
@@ -247,7 +261,9 @@ def whole_blocks_rate(
     loss_rate: ArrayLike,
     unmasking_loss_rate: ArrayLike = 0.0,
 ) -> float:
-    """Return the probability that a round of clients who keep blocks works, over a complete graph.
+    """Return the probability that a round of clients who keep blocks works.
+
+    The graph is complete.
 
     A block that loses a member before its input arrives is left out of the sum, and its
     members do not help to unmask it; the round works if t of the others do.

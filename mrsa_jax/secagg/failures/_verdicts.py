@@ -70,7 +70,7 @@ def planted_byte(
     cut: Bool[Array, " n"],
     client: Int32[Array, ""],
 ) -> UInt8[Array, ""]:
-    """Return the byte of one round, with `PLANTED_FIRST` if what was planted fails first.
+    """Judge a round: `PLANTED_FIRST` is set if what was planted fails first.
 
     A client if it is the first whose secret is needed and lost; without one (-1), a cut
     of V3 if it parts the component of V3's first client from the rest.
