@@ -93,16 +93,16 @@ def on_device(values: Any, dtype: Any = None) -> Array:
     if dtype is None and type(values) in (int, float, complex):
         return jnp.asarray(values)
     try:
-        own = np.asarray(values).dtype
+        host_type = np.asarray(values).dtype
     except (
         TypeError,
         ValueError,
     ):  # a list of traced values or of keys, or no array at all
-        own = np.dtype(object)
+        host_type = np.dtype(object)
     # which NumPy might read as numbers; JAX says what it takes
-    if own.kind not in "biufcV":
+    if host_type.kind not in "biufcV":
         return jnp.asarray(values, dtype)
-    kind = own if dtype is None else np.dtype(dtype)
+    kind = host_type if dtype is None else np.dtype(dtype)
     return jax.device_put(np.array(values, dtypes.canonicalize_dtype(kind)))
 
 

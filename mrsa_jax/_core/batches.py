@@ -133,7 +133,7 @@ def samples_at_once(kind: str, input_shape: Sequence[int]) -> int:
     return at_once(kind, 4 * 32 * math.prod(input_shape))
 
 
-def map_tiles(one: Callable[[Any], Any], items: Any, tile: int) -> Any:
+def map_tiles(function: Callable[[Any], Any], items: Any, tile: int) -> Any:
     """Map a function over the leading axis of a pytree, `tile` items at once.
 
     A tile of one is no batch: its branches are taken, not computed both. Tiles are of
@@ -142,18 +142,18 @@ def map_tiles(one: Callable[[Any], Any], items: Any, tile: int) -> Any:
     """
     count = jax.tree.leaves(items)[0].shape[0]
     if tile == 1:
-        return lax.map(one, items)
+        return lax.map(function, items)
     tiles = -(-count // tile)
     if tiles == 1:
-        return jax.vmap(one)(items)
+        return jax.vmap(function)(items)
     size = -(-count // tiles)
     if tiles * size == count:
-        return lax.map(one, items, batch_size=size)
+        return lax.map(function, items, batch_size=size)
     places = np.minimum(np.arange(tiles * size), count - 1)
-    found = lax.map(
-        one, jax.tree.map(lambda leaf: leaf[places], items), batch_size=size
+    results = lax.map(
+        function, jax.tree.map(lambda leaf: leaf[places], items), batch_size=size
     )
-    return jax.tree.map(lambda leaf: leaf[:count], found)
+    return jax.tree.map(lambda leaf: leaf[:count], results)
 
 
 def cores_for(kind: str, count: int) -> int:
@@ -193,7 +193,7 @@ def within_memory(
 def _too_much(
     error: Exception, argument: str, what: str, chunk: int
 ) -> ConfigurationError:
-    found = re.search(r"allocat\w+ ([\d.]+ ?[KMGT]?i?B|\d+ bytes)", str(error))
-    needed = f" (it asked for {found.group(1)})" if found else ""
+    amount = re.search(r"allocat\w+ ([\d.]+ ?[KMGT]?i?B|\d+ bytes)", str(error))
+    needed = f" (it asked for {amount.group(1)})" if amount else ""
     rule = f"must fit into the device's memory{needed}: {what}"
     return ConfigurationError(f"`{argument}` {rule}; got {chunk} at once")

@@ -59,9 +59,9 @@ def names_used(code: types.CodeType) -> tuple[tuple[Use, ...], frozenset[str]]:
 
 def _leading(steps: Iterable[dis.Instruction]) -> tuple[str, ...]:
     """Return the attributes that are read one of another, from the first step on."""
-    found = []
+    attributes = []
     for step in steps:
         if step.opname not in _ATTRIBUTES:
             break
-        found.append(step.argval)
-    return tuple(found)
+        attributes.append(step.argval)
+    return tuple(attributes)

@@ -38,12 +38,12 @@ def power(base, exponent, prime):
     """Return base ** exponent modulo a prime below 2**32."""
     result = np.uint64(1)
     square = np.uint64(base) % prime
-    left = np.uint64(exponent)
-    while left > np.uint64(0):
-        if left & np.uint64(1):
+    rest = np.uint64(exponent)
+    while rest > np.uint64(0):
+        if rest & np.uint64(1):
             result = result * square % prime
         square = square * square % prime
-        left >>= np.uint64(1)
+        rest >>= np.uint64(1)
     return result
 
 
@@ -66,9 +66,9 @@ def bring_up(work, rank, column):
         if work[i, column] != 0:
             if i != rank:
                 for j in range(work.shape[1]):
-                    kept = work[rank, j]
+                    entry = work[rank, j]
                     work[rank, j] = work[i, j]
-                    work[i, j] = kept
+                    work[i, j] = entry
             return True
     return False
 
@@ -156,12 +156,12 @@ def independent_rows(rows, prime):
 @compiled
 def independent_rows_of_each(matrices, prime):
     """Apply `independent_rows` to each matrix: bool `[matrices, rows]`."""
-    found = np.empty(matrices.shape[:2], np.bool_)
-    for b in range(found.shape[0]):
+    independent = np.empty(matrices.shape[:2], np.bool_)
+    for b in range(independent.shape[0]):
         grew = independent_rows(matrices[b], prime)
         for i in range(grew.size):
-            found[b, i] = grew[i]
-    return found
+            independent[b, i] = grew[i]
+    return independent
 
 
 @compiled

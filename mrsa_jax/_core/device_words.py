@@ -57,19 +57,21 @@ def unused_gpu() -> str | None:
     """
     if platform() != "cpu" or _asked().startswith("cpu") or not _has_gpu():
         return None
-    found = {
+    installed = {
         name: version for name in _PLUGINS if (version := version_of(name)) is not None
     }
     what = "there is an NVIDIA GPU, but JAX computes on the CPU"
-    if not found:
+    if not installed:
         return (
             f"{what}: the extra `cuda12` or `cuda13` is not installed, as by "
             f"{how_to_install('cuda12')}"
         )
     other = {
-        name: version for name, version in found.items() if version != jax.__version__
+        name: version
+        for name, version in installed.items()
+        if version != jax.__version__
     }
-    if len(other) == len(found):
+    if len(other) == len(installed):
         name, version = next(iter(other.items()))
         return (
             f"{what}: {name} {version} is for another JAX than {jax.__version__}, "

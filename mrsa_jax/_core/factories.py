@@ -32,9 +32,9 @@ def also_traced(
 
     # a test looks at what each of these does with traced numbers outside their ranges
     @functools.wraps(function)
-    def either(*given: _Arguments.args, **named: _Arguments.kwargs) -> _Result:
-        chosen = function if holds_traced((given, named)) else of_values
-        return chosen(*given, **named)
+    def either(*arguments: _Arguments.args, **named: _Arguments.kwargs) -> _Result:
+        chosen = function if holds_traced((arguments, named)) else of_values
+        return chosen(*arguments, **named)
 
     either.takes_traced = True  # type: ignore[attr-defined]
     return either
@@ -104,10 +104,10 @@ def nan_unless(is_legal: Any, value: Any) -> Array:
         >>> jax.jit(lambda x: nan_unless(x >= 0, x))(jnp.float32(-1)).item()
         nan
     """
-    given = jnp.asarray(value)
-    if not jnp.issubdtype(given.dtype, jnp.floating):
-        given = given.astype(jnp.result_type(float))
-    return jnp.where(is_legal, given, jnp.nan)
+    numbers = jnp.asarray(value)
+    if not jnp.issubdtype(numbers.dtype, jnp.floating):
+        numbers = numbers.astype(jnp.result_type(float))
+    return jnp.where(is_legal, numbers, jnp.nan)
 
 
 def is_chance(value: Any) -> Array:
@@ -124,14 +124,14 @@ def is_whole(value: Any, lowest: int, highest: int) -> Array:
         ... ).tolist()
         [False, True, False, False]
     """
-    given = jnp.asarray(value)
-    if jnp.issubdtype(given.dtype, jnp.integer):
-        ends = jnp.iinfo(given.dtype)
-        return (given >= max(lowest, int(ends.min))) & (
-            given <= min(highest, int(ends.max))
+    numbers = jnp.asarray(value)
+    if jnp.issubdtype(numbers.dtype, jnp.integer):
+        ends = jnp.iinfo(numbers.dtype)
+        return (numbers >= max(lowest, int(ends.min))) & (
+            numbers <= min(highest, int(ends.max))
         )
-    inside = (given >= float(lowest)) & (given <= float(highest))
-    return inside & (given == jnp.floor(given))
+    inside = (numbers >= float(lowest)) & (numbers <= float(highest))
+    return inside & (numbers == jnp.floor(numbers))
 
 
 def program_of(tree: Any) -> tuple[Any, ...]:

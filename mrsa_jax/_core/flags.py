@@ -106,23 +106,25 @@ def check_ranges(config: Any) -> None:
     cls: Any = type(config)
     for name, ranges in _ranges(cls).items():
         value = getattr(config, name)
-        for one in value if isinstance(value, tuple | list) else (value,):
-            for own in ranges if one is not None else ():
-                check_number(one, name, own.rule, float(own.low), float(own.high))
+        for number in value if isinstance(value, tuple | list) else (value,):
+            for allowed in ranges if number is not None else ():
+                check_number(
+                    number, name, allowed.rule, float(allowed.low), float(allowed.high)
+                )
 
 
 @functools.cache
 def _ranges(cls: Any) -> dict[str, list[Within]]:
-    found: dict[str, list[Within]] = {}
+    ranges: dict[str, list[Within]] = {}
     for base in reversed(cls.__mro__):
         for name, hint in typing.get_type_hints(base, include_extras=True).items():
-            own = [
-                one
-                for one in getattr(hint, "__metadata__", ())
-                if isinstance(one, Within)
+            within = [
+                mark
+                for mark in getattr(hint, "__metadata__", ())
+                if isinstance(mark, Within)
             ]
-            found |= {name: own} if own else {}
-    return found
+            ranges |= {name: within} if within else {}
+    return ranges
 
 
 BELOW_ONE = 1 - 2**-53

@@ -82,9 +82,9 @@ def chosen_form(offered: tuple[Form, ...], *values: Any) -> Form:
         possible.append("loops")
     rule = f"must be installed for what has the forms {offered} only"
     require(bool(possible), "numba", rule, "no numba, or traced values")
-    asked = forced_form()
-    if asked in possible:
-        return asked
+    forced = forced_form()
+    if forced in possible:
+        return forced
     if len(possible) == 1:  # for any device, which need not be started for this
         return possible[0]
     return next(form for form in _PREFERRED[platform()] if form in possible)

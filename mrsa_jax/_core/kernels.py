@@ -44,8 +44,8 @@ def launch(
     run = pl.pallas_call(
         kernel,
         [
-            jax.ShapeDtypeStruct(one.shape, one.dtype, manual_axis_type=axes)
-            for one in results
+            jax.ShapeDtypeStruct(result.shape, result.dtype, manual_axis_type=axes)
+            for result in results
         ],
         grid=grid,
         interpret=interprets_kernels(),

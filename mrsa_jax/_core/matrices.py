@@ -76,18 +76,18 @@ def correlations(matrix: np.ndarray, argument: str) -> Square:
         >>> correlations(rounded, "memory").tolist()
         [[1.0, 0.25], [0.25, 1.0]]
     """
-    near, found = nearness(matrix), matrix.astype(np.float64)
+    near, checked = nearness(matrix), matrix.astype(np.float64)
     rule = "must be finite with a diagonal of ones"
-    require(bool(np.isfinite(found).all()), argument, rule)
-    furthest = float(np.abs(np.diagonal(found) - 1).max(initial=0.0))
+    require(bool(np.isfinite(checked).all()), argument, rule)
+    furthest = float(np.abs(np.diagonal(checked) - 1).max(initial=0.0))
     require(
         furthest <= near, argument, rule, f"one that differs from 1 by {furthest:.3g}"
     )
-    found = symmetrised(found, argument, "must be a symmetric kernel", near)
-    found[np.abs(found - 1) <= near] = 1.0
-    values = np.linalg.eigvalsh(found)
+    checked = symmetrised(checked, argument, "must be a symmetric kernel", near)
+    checked[np.abs(checked - 1) <= near] = 1.0
+    values = np.linalg.eigvalsh(checked)
     check_semidefinite(values, argument, "must be positive semidefinite", near)
-    return found
+    return checked
 
 
 def covariance_root(matrix: np.ndarray, argument: str) -> Square:
@@ -138,11 +138,11 @@ def lower_triangle(matrix: np.ndarray, argument: str, rule: str) -> Square:
         ... ).tolist()
         [[1.0, 0.0], [0.5, 1.0]]
     """
-    found = matrix.astype(np.float64)
-    largest = float(np.abs(found).max(initial=0.0))
-    above = np.argwhere(np.abs(np.triu(found, 1)) > nearness(matrix) * largest)
+    values = matrix.astype(np.float64)
+    largest = float(np.abs(values).max(initial=0.0))
+    above = np.argwhere(np.abs(np.triu(values, 1)) > nearness(matrix) * largest)
     require(len(above) == 0, argument, rule, *map(tuple, above[:1].tolist()))
-    return np.tril(found)
+    return np.tril(values)
 
 
 def smallest_variance(matrix: np.ndarray) -> Any:

@@ -36,15 +36,15 @@ def memory_words(needed: int, argument: str, value: Any, reduce: str) -> str:
         >>> words.startswith("memory: about 1 MiB")
         True
     """
-    there = free_bytes()
+    available = free_bytes()
     need = bytes_in_words(needed)
-    if there is None:
+    if available is None:
         return f"memory: about {need}"
-    free = bytes_in_words(there)
+    free = bytes_in_words(available)
     rule = (
         f"must fit into memory: about {need} of {free} that are free; reduce {reduce}"
     )
-    require(needed <= there, argument, rule, value)
+    require(needed <= available, argument, rule, value)
     return f"memory: about {need} of {free} that are free"
 
 
@@ -59,8 +59,8 @@ def free_bytes() -> int | None:
     The least of what the machine has, what the process's control groups and its own
     limit leave, and what an accelerator has left where JAX runs on one.
     """
-    known = [_machine_bytes(), *_group_bytes(), _limit_bytes(), _accelerator_bytes()]
-    return min((max(one, 0) for one in known if one is not None), default=None)
+    limits = [_machine_bytes(), *_group_bytes(), _limit_bytes(), _accelerator_bytes()]
+    return min((max(limit, 0) for limit in limits if limit is not None), default=None)
 
 
 def bytes_in_words(number: int) -> str:
@@ -85,7 +85,7 @@ def _machine_bytes() -> int | None:
 
 def _group_bytes() -> list[int]:
     """Return the room under each control group's limit (both versions)."""
-    found = []
+    rooms = []
     for line in (_read(_PROCESS / "cgroup") or "").splitlines():
         _, names, path = line.split(":", 2)
         if names not in ("", "memory"):
@@ -104,10 +104,10 @@ def _group_bytes() -> list[int]:
                 cached = _entry(
                     folder / "memory.stat", "inactive_file", "total_inactive_file"
                 )
-                found.append(int(limit) - int(current) + (cached or 0))
+                rooms.append(int(limit) - int(current) + (cached or 0))
             if folder == root:
                 break
-    return found
+    return rooms
 
 
 def _entry(path: pathlib.Path, *names: str) -> int | None:

@@ -59,12 +59,12 @@ def spread(function: Any, mesh: Mesh, num_shared: int, num_sharded: int) -> Any:
 
     The first arguments replicated, the others and results cut.
     """
-    own, cut = PartitionSpec(), PartitionSpec(mesh.axis_names[0])
+    whole, cut = PartitionSpec(), PartitionSpec(mesh.axis_names[0])
     # a user's scheme, model or optimizer may start a loop from constants
     return jax.shard_map(
         function,
         mesh=mesh,
-        in_specs=(own,) * num_shared + (cut,) * num_sharded,
+        in_specs=(whole,) * num_shared + (cut,) * num_sharded,
         out_specs=cut,
         check_vma=False,
     )

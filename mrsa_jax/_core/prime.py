@@ -235,9 +235,9 @@ def multiply(left: Array, right: Array, of: Field) -> Array:
 
 def reduce_wide(high: Array, low: Array, of: Field) -> Array:
     """Return (high * 2**32 + low) mod p for numbers below p * 2**32."""
-    one = jnp.uint32(1)
-    top = (high << one) | (low >> jnp.uint32(31))
-    return divide_step(top, low << one, of.prime << one, of.reciprocal)[1] >> one
+    bit = jnp.uint32(1)
+    top = (high << bit) | (low >> jnp.uint32(31))
+    return divide_step(top, low << bit, of.prime << bit, of.reciprocal)[1] >> bit
 
 
 def sum_residues(values: Array, of: Field, axis: int = -1) -> Array:
@@ -272,11 +272,11 @@ def inverse(values: Array, of: Field) -> Array:
 @functools.cache
 def inverses(prime: int) -> np.ndarray:
     """Return int32 inverses of all residues modulo a small prime, 0 for 0."""
-    found = np.zeros(prime, np.int32)
-    found[1] = 1
+    table = np.zeros(prime, np.int32)
+    table[1] = 1
     for value in range(2, prime):
-        found[value] = (prime - prime // value) * int(found[prime % value]) % prime
-    return found
+        table[value] = (prime - prime // value) * int(table[prime % value]) % prime
+    return table
 
 
 def batch_inverse(values: Array, of: Field) -> Array:
@@ -285,8 +285,8 @@ def batch_inverse(values: Array, of: Field) -> Array:
     The inverses of two values follow from that of their product (Montgomery's trick).
     """
     is_unit = values != jnp.uint32(0)
-    found = _unit_inverses(jnp.where(is_unit, values, jnp.uint32(1)), of)
-    return jnp.where(is_unit, found, jnp.uint32(0))
+    inverted = _unit_inverses(jnp.where(is_unit, values, jnp.uint32(1)), of)
+    return jnp.where(is_unit, inverted, jnp.uint32(0))
 
 
 def _unit_inverses(units: Array, of: Field) -> Array:
@@ -294,8 +294,8 @@ def _unit_inverses(units: Array, of: Field) -> Array:
     if half < 2:
         return inverse(units, of)
     left, right, rest = units[:half], units[half : 2 * half], units[2 * half :]
-    found = _unit_inverses(jnp.concatenate([multiply(left, right, of), rest]), of)
-    shared, others = found[:half], found[half:]
+    inverted = _unit_inverses(jnp.concatenate([multiply(left, right, of), rest]), of)
+    shared, others = inverted[:half], inverted[half:]
     return jnp.concatenate(
         [multiply(shared, right, of), multiply(shared, left, of), others]
     )

@@ -72,9 +72,9 @@ def quick_for_little(
 @functools.cache
 def _quick_options() -> dict[str, Any]:
     """Return the options that this version of XLA has."""
-    found = {}
-    for name, own in QUICK.items():
+    options = {}
+    for name, value in QUICK.items():
         with contextlib.suppress(jax.errors.JaxRuntimeError):
-            jax.jit(lambda: 0, compiler_options={name: own})()
-            found[name] = own
-    return found
+            jax.jit(lambda: 0, compiler_options={name: value})()
+            options[name] = value
+    return options

@@ -59,9 +59,9 @@ def pytree(cls: type[_Value]) -> type[_Value]:
     its fields too, and where it has `_cells()` a picture. It compares and hashes by
     value, arrays by type, shape and bytes.
     """
-    own = as_typed if hasattr(cls, "typed") else brief
-    cls.__repr__ = cls.__dict__.get("__repr__", own)  # type: ignore[method-assign]
-    if own is as_typed or hasattr(cls, "_cells"):
+    shown_as = as_typed if hasattr(cls, "typed") else brief
+    cls.__repr__ = cls.__dict__.get("__repr__", shown_as)  # type: ignore[method-assign]
+    if shown_as is as_typed or hasattr(cls, "_cells"):
         cls._repr_html_ = with_picture  # type: ignore[attr-defined]
     frozen = dataclasses.dataclass(frozen=True, eq=False, repr=False)
     return jax.tree_util.register_dataclass(frozen(by_value(cls)))

@@ -75,12 +75,12 @@ def load_plugins(names: Iterable[str]) -> None:
             rule,
             name,
         )
-        own = f"{PLUGIN}{path.stem}" if is_file else name
-        _loading.append(own)
+        module = f"{PLUGIN}{path.stem}" if is_file else name
+        _loading.append(module)
         try:
             # results alone go to standard output
             with contextlib.redirect_stdout(sys.stderr):
-                _run_file(own, path) if is_file else importlib.import_module(name)
+                _run_file(module, path) if is_file else importlib.import_module(name)
         except (Exception, SystemExit) as error:  # a user's code raises what it likes
             raise ConfigurationError(
                 f"`plugin` must run without an error; got {name!r}: "
@@ -89,26 +89,29 @@ def load_plugins(names: Iterable[str]) -> None:
             ) from error
         finally:
             _loading.pop()
-        there = path if is_file else file_of(name)
+        source = path if is_file else file_of(name)
         key = str(path) if is_file else name
-        _LOADED[key] = {} if there is None else module_sources(own, there)
+        _LOADED[key] = {} if source is None else module_sources(module, source)
 
 
-def _run_file(own: str, path: pathlib.Path) -> None:
+def _run_file(module_name: str, path: pathlib.Path) -> None:
     """Run a file's current text, with its neighbours as they are now."""
     before = _LOADED.get(str(path), {})
-    if any(before.get(one) != text for one, text in module_sources(own, path).items()):
+    sources = module_sources(module_name, path)
+    if any(before.get(name) != text for name, text in sources.items()):
         for name in before:
             sys.modules.pop(name, None)
-    spec = importlib.util.spec_from_file_location(own, path)
+    spec = importlib.util.spec_from_file_location(module_name, path)
     assert spec is not None
     module = importlib.util.module_from_spec(spec)
-    sys.modules[own] = module  # where dataclasses and pickle look for its classes
+    sys.modules[module_name] = (
+        module  # where dataclasses and pickle look for its classes
+    )
     try:
         with _neighbours(path):
             exec(compile(path.read_bytes(), path, "exec"), module.__dict__)
     except BaseException:
-        del sys.modules[own]
+        del sys.modules[module_name]
         raise
 
 
@@ -189,7 +192,9 @@ def no_parameters(rest: list[str]) -> tuple[Any, ...]:
 
 def built_by(package: str, module: str, name: str) -> Callable[..., Any]:
     """Build a member by a function of a package that is imported when called."""
-    return lambda *given: getattr(import_module(f"{package}.{module}"), name)(*given)
+    return lambda *parameters: getattr(import_module(f"{package}.{module}"), name)(
+        *parameters
+    )
 
 
 def _hint(text: str, rows: Mapping[str, Any]) -> str:
@@ -315,27 +320,36 @@ def label_of_words(words: str) -> Callable[..., str]:
     """Return the label of words and, in parentheses, parameters."""
 
     def label(*parameters: Any) -> str:
-        shown = [getattr(own, "label", None) or written(own) for own in parameters]
-        return f"{words} ({', '.join(shown)})" if shown else words
+        texts = [
+            getattr(value, "label", None) or written(value) for value in parameters
+        ]
+        return f"{words} ({', '.join(texts)})" if texts else words
 
     return label
 
 
 def _parameters(
-    factory: Callable[..., Any], given: int, rule: str
+    factory: Callable[..., Any], num_leading: int, rule: str
 ) -> tuple[tuple[str, ...], int, int | float]:
     """Return the names of a factory's parameters behind the given.
 
     How many it needs, and takes.
     """
-    own = list(inspect.signature(factory).parameters.values())
-    takes_any = any(p.kind is p.VAR_POSITIONAL for p in own)
-    places = [p for p in own if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
-    needed = [p for p in own if p.default is p.empty and p.kind is p.KEYWORD_ONLY]
+    parameters = list(inspect.signature(factory).parameters.values())
+    takes_any = any(p.kind is p.VAR_POSITIONAL for p in parameters)
+    places = [
+        p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)
+    ]
+    needed = [
+        p for p in parameters if p.default is p.empty and p.kind is p.KEYWORD_ONLY
+    ]
     require(
-        (len(places) >= given or takes_any) and not needed, "factory", rule, factory
+        (len(places) >= num_leading or takes_any) and not needed,
+        "factory",
+        rule,
+        factory,
     )
-    behind = places[given:]
+    behind = places[num_leading:]
     least = sum(p.default is p.empty for p in behind)
     return tuple(p.name for p in behind), least, math.inf if takes_any else len(behind)
 

@@ -76,15 +76,15 @@ class ThresholdRule:
     ) -> LearntRound:
         """Decide what is learnt; nothing is drawn."""
         del key
-        kept = kept_by(self.policy, survivors, self.labels, self.labels.shape[0])
+        summed = kept_by(self.policy, survivors, self.labels, self.labels.shape[0])
         enough = jnp.sum(survivors[_V4], dtype=jnp.int32) >= self.threshold
-        status = round_status(survivors, kept, enough)
-        return LearntRound(kept & (status == jnp.int32(Status.OK)), None, status)
+        status = round_status(survivors, summed, enough)
+        return LearntRound(summed & (status == jnp.int32(Status.OK)), None, status)
 
 
 def round_status(
     survivors: Bool[Array, "5 clients"],
-    kept: Bool[Array, " clients"],
+    summed: Bool[Array, " clients"],
     is_reliable: Array,
 ) -> Int32[Array, ""]:
     """Return a round's status, from what went wrong first.
@@ -98,7 +98,7 @@ def round_status(
         return jnp.sum(row, dtype=jnp.int32) < jnp.int32(FEWEST_IN_A_SUM)
 
     status = jnp.where(is_reliable, jnp.int32(Status.OK), jnp.int32(Status.UNRELIABLE))
-    status = jnp.where(too_few(kept), jnp.int32(Status.ABORTED), status)
+    status = jnp.where(too_few(summed), jnp.int32(Status.ABORTED), status)
     few = jnp.int32(Status.TOO_FEW_SURVIVORS)
     status = jnp.where(too_few(survivors[_V3]), few, status)
     return jnp.where(jnp.any(survivors[0]), status, jnp.int32(Status.SKIPPED))

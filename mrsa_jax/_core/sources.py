@@ -79,21 +79,25 @@ def module_sources(name: str, path: pathlib.Path) -> dict[str, str]:
     Returns:
         By dotted name a digest and the name of the file.
     """
-    found: dict[str, str] = {}
-    left = [(name, path)]
+    digests: dict[str, str] = {}
+    pending = [(name, path)]
     root = path.parents[name.count(".") + (path.name == "__init__.py")]
-    while left:
-        own, file = left.pop()
-        if own in found:
+    while pending:
+        module, file = pending.pop()
+        if module in digests:
             continue
         text = file.read_bytes()
-        found[own] = f"{digest_of(text)} {file.name}"
-        package = own if file.name == "__init__.py" else own.rpartition(".")[0]
-        for one in _imported(text, package):
-            there = file_of(one) if one in sys.modules else _beside(root, one)
-            if there is not None and _is_own(one, there, name):
-                left.append((one, there))
-    return found
+        digests[module] = f"{digest_of(text)} {file.name}"
+        package = module if file.name == "__init__.py" else module.rpartition(".")[0]
+        for imported in _imported(text, package):
+            source = (
+                file_of(imported)
+                if imported in sys.modules
+                else _beside(root, imported)
+            )
+            if source is not None and _is_own(imported, source, name):
+                pending.append((imported, source))
+    return digests
 
 
 @functools.lru_cache(maxsize=256)
@@ -174,9 +178,9 @@ class Code:
         return state | self.texts | self._needed()
 
     def _read(self) -> dict[str, str]:
-        walk = Walk(is_named=self.depends is not None, own=self.own)
+        walk = Walk(is_named=self.depends is not None, own_packages=self.own)
         digest = walk.digest(self.thing, self.argument)
-        found = {"": f"{digest} {self.name}"}
+        digests = {"": f"{digest} {self.name}"}
         for name in walk.modules:
             path = file_of(name)
             if (
@@ -184,17 +188,17 @@ class Code:
                 and not name.startswith(PLUGIN)
                 and not walk.is_library(name)
             ):
-                found |= module_sources(name, path)
-        found["python"] = f"{sys.version_info.major}.{sys.version_info.minor} Python"
+                digests |= module_sources(name, path)
+        digests["python"] = f"{sys.version_info.major}.{sys.version_info.minor} Python"
         for name in walk.libraries:
             if name not in LIBRARIES:  # whose versions belong to every result
-                found[name] = f"{_version_of_module(name)} {name}"
-        return found
+                digests[name] = f"{_version_of_module(name)} {name}"
+        return digests
 
     def _needed(self) -> dict[str, str]:
         if self.depends is None:
             return {}
-        walk = Walk(reads_paths=True, own=self.own)
+        walk = Walk(reads_paths=True, own_packages=self.own)
         digest = walk.digest(self.depends, "depends")
         files = {
             f"depends {place}": f"{content} {name}"
@@ -235,17 +239,19 @@ def code_of(
     plugins = tuple(plugins)
     texts: dict[str, str] = {}
     others = [
-        own for own in (caller, _module(factory)) if not is_library(own, file_of(own))
+        module
+        for module in (caller, _module(factory))
+        if not is_library(module, file_of(module))
     ]
-    for place, own in enumerate(dict.fromkeys([*plugins, *others])):
-        path = file_of(own)
+    for place, module in enumerate(dict.fromkeys([*plugins, *others])):
+        path = file_of(module)
         if path is None:  # a notebook or a script
             continue
-        sources = module_sources(own, path)
-        if own.startswith(PLUGIN):  # whatever its file is called
-            sources[f"{PLUGIN}{place}"] = sources.pop(own)
+        sources = module_sources(module, path)
+        if module.startswith(PLUGIN):  # whatever its file is called
+            sources[f"{PLUGIN}{place}"] = sources.pop(module)
         texts |= sources
-    tops = tuple(own.partition(".")[0] for own in plugins)
+    tops = tuple(module.partition(".")[0] for module in plugins)
     return Code(factory, name, "factory", depends, texts, tops)
 
 

@@ -115,7 +115,7 @@ class Walk:
         *,
         is_named: bool = False,
         reads_paths: bool = False,
-        own: Collection[str] = (),
+        own_packages: Collection[str] = (),
     ) -> None:
         """Begin with nothing seen."""
         self.modules: dict[str, None] = {}
@@ -123,7 +123,7 @@ class Walk:
         self.files: list[tuple[str, str]] = []
         self._is_named = is_named
         self._reads_paths = reads_paths
-        self._own = frozenset(own)
+        self._own = frozenset(own_packages)
         self._known: dict[str, bool] = {}  # modules, by whether they are a library's
         # an object that is kept keeps its address
         self._numbers: dict[int, tuple[int, Any]] = {}
@@ -143,12 +143,12 @@ class Walk:
             ConfigurationError: If a part of it has no rule.
         """
         try:
-            found = self._digest(root)
+            digest = self._digest(root)
             for module in sorted(self._passed):
                 self._refuse(
                     read_by(module, self._attributes), "code that it is given to"
                 )
-            return found
+            return digest
         except _UnaccountedError as error:
             raise ConfigurationError(
                 f"`{argument}` must hold only values that a digest can be made of; got "
@@ -159,9 +159,9 @@ class Walk:
 
     def _digest(self, root: Any) -> str:
         content = hashlib.sha256()
-        left = [root]
-        while left:
-            thing = left.pop()
+        pending = [root]
+        while pending:
+            thing = pending.pop()
             try:
                 words, parts = self._told(thing)
             except _UnaccountedError:
@@ -176,7 +176,7 @@ class Walk:
                 words, parts = f"named {_kind(thing)}", ()
             text = f"{words} {len(parts)}".encode("utf-8", "surrogatepass")
             content.update(b"%d:%b" % (len(text), text))
-            left.extend(reversed(parts))
+            pending.extend(reversed(parts))
         return content.hexdigest()[:32]
 
     def _told(self, thing: Any) -> Told:
@@ -220,13 +220,13 @@ class Walk:
                 self._constant(part, depth + 1) for part in _CONSTANTS[kind](thing)
             ]
             words = [own for own in inner if own is not None]
-            told = None
+            text = None
             if len(words) == len(inner):
                 words = sorted(words) if kind is frozenset else words
                 each = "".join(f"{len(own)}:{own}" for own in words)
                 content = each.encode("utf-8", "surrogatepass")
-                told = f"{kind.__name__} {digest_of(content)}"
-            self._constants[id(thing)] = told, thing
+                text = f"{kind.__name__} {digest_of(content)}"
+            self._constants[id(thing)] = text, thing
         return self._constants[id(thing)][0]
 
     def is_library(self, name: str) -> bool:
@@ -259,10 +259,10 @@ class Walk:
             return None
         if not self.is_library(module):
             return None
-        found: Any = sys.modules.get(module)
+        offered: Any = sys.modules.get(module)
         for part in name.split("."):
-            found = getattr(found, part, _MISSING)
-        if found is not thing:
+            offered = getattr(offered, part, _MISSING)
+        if offered is not thing:
             return None
         self._met_library(module)
         return f"{module}.{name}"
@@ -271,15 +271,13 @@ class Walk:
         """Return the functions of a user's that were put into a class of a library."""
         if not isinstance(thing, type):
             return []
-        functions = (
-            own for own in vars(thing).values() if isinstance(own, types.FunctionType)
-        )
-        modules = ((own, str(own.__globals__.get("__name__", ""))) for own in functions)
-        return [
-            own
-            for own, module in modules
-            if module in sys.modules and not self.is_library(module)
-        ]
+        patches = []
+        for function in vars(thing).values():
+            if isinstance(function, types.FunctionType):
+                module = str(function.__globals__.get("__name__", ""))
+                if module in sys.modules and not self.is_library(module):
+                    patches.append(function)
+        return patches
 
     def _met_library(self, module: str) -> None:
         top = module.partition(".")[0]
@@ -305,17 +303,17 @@ class Walk:
         """Return the globals that a function uses, by name."""
         uses, attributes = names_used(function.__code__)
         self._attributes |= attributes
-        found: list[Any] = []
+        used: list[Any] = []
         for use in uses:
             if use.level < 0:
-                found += self._global(function, use)
+                used += self._global(function, use)
             else:
-                found += self._imported(function, use, attributes)
+                used += self._imported(function, use, attributes)
         has_paths = any(_is_of_paths(function, use) for use in uses)
         methods = attributes & (PATH_METHODS if has_paths else READING_METHODS)
         if methods:
             self._refuse(f"pathlib.Path.{min(methods)}", function.__qualname__)
-        return found
+        return used
 
     def _global(self, function: types.FunctionType, use: Use) -> list[Any]:
         """Return a global by its name, or what is read of a module that it is."""
@@ -351,12 +349,12 @@ class Walk:
             return [f"missing {name}"]
         if not use.attributes:
             return self._read(function, name, module, ())
-        found: list[Any] = []
+        used: list[Any] = []
         for attribute in use.attributes:
             if not hasattr(module, attribute) and _is_found(f"{name}.{attribute}"):
                 importlib.import_module(f"{name}.{attribute}")
-            found += self._read(function, name, module, (attribute,))
-        return found
+            used += self._read(function, name, module, (attribute,))
+        return used
 
     def _read(
         self,
@@ -460,19 +458,19 @@ class Walk:
         Modules that are imported later add names.
         """
         inner = f"{thing.names.get('__name__')}."
-        found: list[Any] = []
+        parts: list[Any] = []
         for name in sorted(thing.names):
-            own = thing.names[name]
+            value = thing.names[name]
             if name in _OF_MODULES:
                 continue
-            if not isinstance(own, types.ModuleType):
-                found += [name, own]
-            elif self.is_library(own.__name__):
-                self._met_library(own.__name__)
-                found += [name, own.__name__]
-            elif not own.__name__.startswith(inner):
-                found += [name, own]
-        return "globals", found
+            if not isinstance(value, types.ModuleType):
+                parts += [name, value]
+            elif self.is_library(value.__name__):
+                self._met_library(value.__name__)
+                parts += [name, value.__name__]
+            elif not value.__name__.startswith(inner):
+                parts += [name, value]
+        return "globals", parts
 
     # ---- values
 
@@ -539,9 +537,11 @@ class Walk:
             str(path),
         )
         inner = sorted(path.rglob("*")) if path.is_dir() else [path]
-        files = [(one, digest_of(one.read_bytes())) for one in inner if one.is_file()]
-        self.files += [(one.name, digest) for one, digest in files]
-        return "path", [(str(one.relative_to(path)), digest) for one, digest in files]
+        files = [
+            (file, digest_of(file.read_bytes())) for file in inner if file.is_file()
+        ]
+        self.files += [(file.name, digest) for file, digest in files]
+        return "path", [(str(file.relative_to(path)), digest) for file, digest in files]
 
     def _instance(self, thing: Any) -> Told:
         """Describe a value of a class.
@@ -570,7 +570,8 @@ class Walk:
                 # otherwise
                 above = kind.__mro__[: place + 1]
                 base = next(
-                    (own for own in above if self.is_library(_module_of(own))), base
+                    (member for member in above if self.is_library(_module_of(member))),
+                    base,
                 )
                 content, covered = ("reduced", [_reduced(thing, base)]), base.__mro__
                 break
@@ -578,8 +579,8 @@ class Walk:
             name for base in kind.__mro__ for name in _DERIVED.get(_kind_of(base), ())
         }
         state = {
-            name if base is None else f"{name} of {base.__qualname__}": own
-            for (base, name), own in attributes.items()
+            name if base is None else f"{name} of {base.__qualname__}": member
+            for (base, name), member in attributes.items()
             if base not in covered and name not in derived and name not in _NOT_TOLD
         }
         words, parts = content
@@ -652,13 +653,13 @@ def _module_of(kind: type) -> str:
 
 def _kind(thing: Any) -> str:
     """Return the name of an object's class, or its own where it has one."""
-    own = thing if isinstance(thing, type) else type(thing)
-    return f"{own.__qualname__} {getattr(thing, '__qualname__', '')}"
+    kind = thing if isinstance(thing, type) else type(thing)
+    return f"{kind.__qualname__} {getattr(thing, '__qualname__', '')}"
 
 
 def _more(thing: Any) -> dict[str, Any]:
     """Return the attributes of a function or a class."""
-    return {name: own for name, own in vars(thing).items() if name not in _NOT_TOLD}
+    return {name: value for name, value in vars(thing).items() if name not in _NOT_TOLD}
 
 
 def _content(cell: types.CellType) -> Any:
@@ -672,15 +673,19 @@ def _module_with(name: str, thing: Any) -> str | None:
     """Return the name of a loaded module that has an object by its name."""
     several = list(sys.modules.items())
     return next(
-        (at for at, own in several if getattr(own, "__dict__", {}).get(name) is thing),
+        (
+            at
+            for at, module in several
+            if getattr(module, "__dict__", {}).get(name) is thing
+        ),
         None,
     )
 
 
 def _annotations(function: types.FunctionType) -> dict[str, Any]:
     return {
-        name: getattr(own, "__forward_arg__", own)
-        for name, own in function.__annotations__.items()
+        name: getattr(hint, "__forward_arg__", hint)
+        for name, hint in function.__annotations__.items()
     }
 
 
@@ -743,7 +748,8 @@ def _is_plain(thing: Any) -> bool:
     if kind is dict:
         return all(map(_is_plain, (*thing, *thing.values())))
     is_of_numpy = any(
-        _module_of(own) == "numpy" and own.__name__ in _OF_NUMPY for own in kind.__mro__
+        _module_of(base) == "numpy" and base.__name__ in _OF_NUMPY
+        for base in kind.__mro__
     )
     return kind in _ATOMS or is_of_numpy or kind.__name__ == "ArrayImpl"
 
@@ -757,13 +763,14 @@ def _has_hidden_state(kind: type) -> bool:
     base = kind.__base__
     if base is None:
         return False
-    own = vars(kind)
+    members_by_name = vars(kind)
     members = sum(
-        isinstance(value, types.MemberDescriptorType) for value in own.values()
+        isinstance(value, types.MemberDescriptorType)
+        for value in members_by_name.values()
     )
     size = kind.__basicsize__ - base.__basicsize__ - 8 * members
-    shown = 8 * (("__dict__" in own) + ("__weakref__" in own))
-    return not 0 <= size <= shown or kind.__itemsize__ != base.__itemsize__
+    visible = 8 * (("__dict__" in members_by_name) + ("__weakref__" in members_by_name))
+    return not 0 <= size <= visible or kind.__itemsize__ != base.__itemsize__
 
 
 def _reduced(thing: Any, base: Any) -> Any:
@@ -772,49 +779,49 @@ def _reduced(thing: Any, base: Any) -> Any:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         if reducer is not None:
-            found = reducer(thing)
+            reduced = reducer(thing)
         elif base.__reduce_ex__ is not object.__reduce_ex__:
-            found = base.__reduce_ex__(thing, 4)
+            reduced = base.__reduce_ex__(thing, 4)
         elif base.__reduce__ is not object.__reduce__:
-            found = base.__reduce__(thing)
+            reduced = base.__reduce__(thing)
         elif getattr(base, "__getstate__", None) is not getattr(
             object, "__getstate__", None
         ):
-            found = base.__getstate__(thing)
+            reduced = base.__getstate__(thing)
         else:
             raise _UnaccountedError(
                 shortened(thing), f"no rule reads a {type(thing).__qualname__}"
             )
-    if isinstance(found, str):  # a name, by which no module offers it
+    if isinstance(reduced, str):  # a name, by which no module offers it
         raise _UnaccountedError(
             shortened(thing), f"no rule reads a {type(thing).__qualname__}"
         )
-    if isinstance(found, tuple):
-        return [list(own) if isinstance(own, Iterator) else own for own in found]
-    return found
+    if isinstance(reduced, tuple):
+        return [list(part) if isinstance(part, Iterator) else part for part in reduced]
+    return reduced
 
 
 def _attributes(thing: Any) -> dict[tuple[type | None, str], Any]:
     """Return a value's slots by class and name, its attributes by None and name."""
-    found: dict[tuple[type | None, str], Any] = {}
+    attributes: dict[tuple[type | None, str], Any] = {}
     is_read = False
     for base in type(thing).__mro__:
-        for name, own in vars(base).items():
-            is_slot = isinstance(own, types.MemberDescriptorType)
+        for name, member in vars(base).items():
+            is_slot = isinstance(member, types.MemberDescriptorType)
             if name == "__dict__" and (
-                is_slot or isinstance(own, types.GetSetDescriptorType)
+                is_slot or isinstance(member, types.GetSetDescriptorType)
             ):
                 is_read = True
-                found |= {
+                attributes |= {
                     (None, attribute): value
-                    for attribute, value in own.__get__(thing).items()
+                    for attribute, value in member.__get__(thing).items()
                 }
             elif is_slot:
                 with contextlib.suppress(AttributeError):  # it was never set
-                    found[base, name] = own.__get__(thing)
+                    attributes[base, name] = member.__get__(thing)
     if type(thing).__dictoffset__ and not is_read:
         raise _UnaccountedError(shortened(thing), "its class hides its attributes")
-    return found
+    return attributes
 
 
 # ---- rules
@@ -884,7 +891,7 @@ def _of_jax(thing: Any) -> Told | None:
     if name == "PjitFunction":
         state = thing.__getstate__()
         names = "fun", "static_argnums", "static_argnames", "global_cache_key"
-        return "jit", [state[own] for own in names]
+        return "jit", [state[field] for field in names]
     if name in ("PyTreeDef", "Device", "Client"):
         return f"{name} {thing}", ()
     return None
@@ -985,7 +992,7 @@ def _rule_of_base(
         return _RULES[base], base
     # NumPy's have layers below theirs
     if base.__module__ == "numpy" or _has_hidden_state(base):
-        for own in kind.__mro__:
-            if own.__module__ == "numpy" and own.__name__ in _OF_NUMPY:
-                return _OF_NUMPY[own.__name__], own
+        for ancestor in kind.__mro__:
+            if ancestor.__module__ == "numpy" and ancestor.__name__ in _OF_NUMPY:
+                return _OF_NUMPY[ancestor.__name__], ancestor
     return None

@@ -35,10 +35,10 @@ def half_interval(values: Any, level: float = 0.95) -> Any:
     """
     from scipy import special
 
-    own = np.asarray(values, np.float64)
-    count = own.shape[-1]
+    sample = np.asarray(values, np.float64)
+    count = sample.shape[-1]
     return special.stdtrit(count - 1, (1 + level) / 2) * (
-        own.std(axis=-1, ddof=1) / np.sqrt(count)
+        sample.std(axis=-1, ddof=1) / np.sqrt(count)
     )
 
 

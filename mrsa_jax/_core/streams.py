@@ -140,7 +140,7 @@ def with_own_keys(state: Any, key: Key[Array, ""]) -> Any:
     def folded(leaf: Any) -> Any:
         dtype = getattr(leaf, "dtype", None)
         if dtype is not None and jnp.issubdtype(dtype, jax.dtypes.prng_key):
-            each = jax.vmap(lambda own: fold(own, *words))(leaf.reshape(-1))
+            each = jax.vmap(lambda typed_key: fold(typed_key, *words))(leaf.reshape(-1))
             return each.reshape(leaf.shape)
         implementation = _OF_WORDS.get(leaf.shape) if dtype == jnp.uint32 else None
         if implementation is None:
@@ -461,10 +461,10 @@ def threshold(chances: Any, *, illegal: int = 0) -> Any:
         rest = jnp.where(chances == 1, jnp.uint32(ALWAYS), jnp.uint32(illegal))
         rest = jnp.where(chances == 0, jnp.uint32(0), rest)
         return jnp.where((chances > 0) & (chances < 1), top, rest)
-    known = np.asarray(chances, np.float64)
-    scaled = np.clip(np.round(known * 2.0**32), 1.0, float(ALWAYS - 1))
-    sure = np.where(known >= 1.0, float(ALWAYS), 0.0)
-    return np.where((known > 0.0) & (known < 1.0), scaled, sure).astype(np.uint32)
+    exact = np.asarray(chances, np.float64)
+    scaled = np.clip(np.round(exact * 2.0**32), 1.0, float(ALWAYS - 1))
+    sure = np.where(exact >= 1.0, float(ALWAYS), 0.0)
+    return np.where((exact > 0.0) & (exact < 1.0), scaled, sure).astype(np.uint32)
 
 
 def threshold_chance(thresholds: np.ndarray) -> np.ndarray:
@@ -482,12 +482,19 @@ def chances_typed(thresholds: Any) -> Any:
         >>> chances_typed(threshold(np.asarray([0.1, 1.0])))
         [0.1, 1.0]
     """
-    known = np.asarray(thresholds)
-    if known.ndim:
-        return [chances_typed(one) for one in known] if known.size <= 6 else []
-    exact = float(threshold_chance(known))
+    limits = np.asarray(thresholds)
+    if limits.ndim:
+        return (
+            [chances_typed(candidate) for candidate in limits]
+            if limits.size <= 6
+            else []
+        )
+    exact = float(threshold_chance(limits))
     near = (float(f"{exact:.{digits}g}") for digits in range(1, 12))
-    return next((one for one in near if threshold(np.float64(one)) == known), exact)
+    for candidate in near:
+        if threshold(np.float64(candidate)) == limits:
+            return candidate
+    return exact
 
 
 @one_program

@@ -58,18 +58,18 @@ def needs_values(
     usual = usual_floats(function)
 
     @functools.wraps(function)
-    def checked(*given: _Arguments.args, **named: _Arguments.kwargs) -> _Result:
-        if holds_traced((given, named)):
-            bound = inspect.signature(function).bind(*given, **named).arguments
+    def checked(*arguments: _Arguments.args, **named: _Arguments.kwargs) -> _Result:
+        if holds_traced((arguments, named)):
+            bound = inspect.signature(function).bind(*arguments, **named).arguments
             argument, value = next(
                 item for item in bound.items() if holds_traced(item[1])
             )
             require(False, argument, KNOWN, value)
         # what is compiled in another context is compiled once more
         if not is_tracing():
-            return usual(*given, **named)
+            return usual(*arguments, **named)
         with jax.ensure_compile_time_eval():
-            return usual(*given, **named)
+            return usual(*arguments, **named)
 
     return checked
 

@@ -159,8 +159,8 @@ class Client:
                 is_listed, "client", "must be on the roster of `terms`", self.client
             )
             near = tuple(np.flatnonzero(terms.adjacency[client]).tolist())
-            own = near == self.neighbours and terms.thresholds[client] == threshold
-            require(own, "terms", rule)
+            agrees = near == self.neighbours and terms.thresholds[client] == threshold
+            require(agrees, "terms", rule)
             terms.check_plan(plan)
         self._survivors: tuple[int, ...] = ()  # the list that it signed
         self._entropy = Entropy(entropy, self.round_index, self.client)
@@ -299,11 +299,13 @@ class Client:
             raise error(f"client {self.client} {problem}")
 
     def _check_round(self, round_index: int) -> None:
-        own = self.round_index
-        self._expect(round_index == own, f"is in round {own}, not {round_index}")
+        number = self.round_index
+        self._expect(round_index == number, f"is in round {number}, not {round_index}")
 
-    def _check_known(self, ids: Iterable[int], known: Iterable[int], what: str) -> None:
-        strangers = sorted(set(ids) - set(known))
+    def _check_known(
+        self, ids: Iterable[int], expected: Iterable[int], what: str
+    ) -> None:
+        strangers = sorted(set(ids) - set(expected))
         self._expect(
             not strangers, f"was sent {what} of {strangers[:3]}, unknown to it"
         )
@@ -316,8 +318,8 @@ class Client:
             return AdvertiseKeys(self.round_index, self.client, *keys).to_bytes()
         if self._pledge is not None:
             self._pledge.keep(self._terms, self.round_index)
-        own = self.round_index, self.client, b"".join(keys), self._context
-        statement = self._terms.keys_statement(*own)
+        signed = self.round_index, self.client, b"".join(keys), self._context
+        statement = self._terms.keys_statement(*signed)
         signature = self._signing_key.sign(statement)
         return SignedKeys(self.round_index, self.client, *keys, signature).to_bytes()
 
@@ -338,8 +340,8 @@ class Client:
                 statement = self._terms.keys_statement(*signed)
                 self._terms.check(other, entry[both:], statement)
         others = {
-            other: (own[:KEY_BYTES], own[KEY_BYTES:both])
-            for other, own in key_list.keys
+            other: (both_keys[:KEY_BYTES], both_keys[KEY_BYTES:both])
+            for other, both_keys in key_list.keys
         }
         keys = [
             self._channel.public_key,
@@ -457,8 +459,8 @@ class Client:
         self._check_known(
             [signer for signer, _ in signed.signatures], near, "signatures"
         )
-        own = self.round_index, self._survivors, self._context
-        statement = terms.survivors_statement(*own)
+        statement_of = self.round_index, self._survivors, self._context
+        statement = terms.survivors_statement(*statement_of)
         for signer, signature in signed.signatures:
             terms.check(signer, signature, statement)
         self._check_floor(1 + len(signed.signatures))
@@ -472,9 +474,9 @@ class Client:
     def _shares_for(self, survivors: Iterable[int]) -> bytes:
         """Return the shares of b of those listed and of s^SK of the others in V2."""
         listed = self._held.keys() & set(survivors)
-        own = tuple((j, self._held[j][0]) for j in sorted(listed))
+        self_shares = tuple((j, self._held[j][0]) for j in sorted(listed))
         keys = tuple((j, self._held[j][1]) for j in sorted(self._held.keys() - listed))
-        return UnmaskShares(self.round_index, self.client, own, keys).to_bytes()
+        return UnmaskShares(self.round_index, self.client, self_shares, keys).to_bytes()
 
     def _check_request(self, request: SurvivorList) -> None:
         problem = f"is asked to unmask a sum over {request.num_survivors} client"
@@ -504,9 +506,9 @@ class Client:
         everybody.
         """
         listed = set(request.survivors)
-        told = request.num_survivors
+        num_summed = request.num_survivors
         has_unseen = self._signing_key is None and (
-            told > len(listed) or told == SATURATED
+            num_summed > len(listed) or num_summed == SATURATED
         )
         seen = {self.client, *self.neighbours}
         for number, block in enumerate(self._plan):
@@ -525,8 +527,8 @@ class Client:
         else:
             # all of V3: of its neighbours those in V2, of others anybody on the roster
             strangers = set(range(len(self._terms.roster))).difference(self.neighbours)
-            known = self._held.keys() | strangers
-            self._check_known(request.survivors, known, "a request for shares")
+            expected = self._held.keys() | strangers
+            self._check_known(request.survivors, expected, "a request for shares")
         self._expect(
             self.client in request.survivors, "is asked about a sum without it"
         )

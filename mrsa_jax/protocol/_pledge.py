@@ -81,13 +81,13 @@ class Pledge:
         with _ALONE, self._locked():
             # The file may be older than what is remembered, as after a backup was put
             # back.
-            for kept in (self._kept, self._read()):
-                _check(kept, terms, number)
-            kept = terms.lasting + struct.pack("<I", number)
+            for pledge in (self._kept, self._read()):
+                _check(pledge, terms, number)
+            pledge = terms.lasting + struct.pack("<I", number)
             if self._path is not None:
                 with writing(self._path, "path"):
-                    write_private(self._path, kept)
-            self._kept = kept
+                    write_private(self._path, pledge)
+            self._kept = pledge
 
     @contextlib.contextmanager
     def _locked(self) -> Iterator[None]:
@@ -122,15 +122,15 @@ class Pledge:
         return content
 
 
-def _check(kept: bytes, terms: Terms, number: int) -> None:
+def _check(pledge: bytes, terms: Terms, number: int) -> None:
     """Refuse a round that what is kept forbids."""
-    if not kept:
+    if not pledge:
         return
-    if kept[:_DIGEST_BYTES] != terms.lasting:
+    if pledge[:_DIGEST_BYTES] != terms.lasting:
         raise UnexpectedMessageError(
             "session, roster or blocks are not those agreed on"
         )
-    (last,) = struct.unpack("<I", kept[_DIGEST_BYTES:])
+    (last,) = struct.unpack("<I", pledge[_DIGEST_BYTES:])
     if number <= last:
         raise UnexpectedMessageError(
             f"round {number} is not above round {last}, the last one"

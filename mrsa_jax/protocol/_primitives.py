@@ -218,13 +218,17 @@ def refuse_small_order(public_key: bytes) -> None:
 
 
 def pad_seed(
-    shared_secret: bytes, one: int, other: int, round_index: int, context: bytes = b""
+    shared_secret: bytes,
+    client: int,
+    other: int,
+    round_index: int,
+    context: bytes = b"",
 ) -> bytes:
     """Derive s_ij, the seed of a pair's pad: equal for both sides, new in every round.
 
     Args:
         shared_secret: What the two agreed on.
-        one: A client's id.
+        client: A client's id.
         other: The other's.
         round_index: Round.
         context: What else both must agree on for their pads to cancel, such as a hash
@@ -238,7 +242,7 @@ def pad_seed(
         ... )
         False
     """
-    who = struct.pack("<III", *sorted((one, other)), round_index)
+    who = struct.pack("<III", *sorted((client, other)), round_index)
     return hkdf(shared_secret, b"pair pad" + who + context)
 
 

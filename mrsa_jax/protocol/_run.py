@@ -140,12 +140,12 @@ class ScriptedNetwork:
     def _altered(
         self, step: int, sender: int, recipient: int, message: bytes
     ) -> list[bytes]:
-        found = (
+        arrived = (
             message
             if self.tamper is None
             else self.tamper(step, sender, recipient, message)
         )
-        messages = [found] if isinstance(found, bytes) else list(found)
+        messages = [arrived] if isinstance(arrived, bytes) else list(arrived)
         return messages * 2 if (step, sender) in self.duplicated else messages
 
 

@@ -349,8 +349,8 @@ class Server:
         pair = (client, lost)
         if pair not in self._pair_seeds:
             secret = self._pad_keys[lost].agree(self._keys[client][1])
-            own = self.round_index, self._contexts[client]
-            self._pair_seeds[pair] = pad_seed(secret, client, lost, *own)
+            of_round = self.round_index, self._contexts[client]
+            self._pair_seeds[pair] = pad_seed(secret, client, lost, *of_round)
         return self._pair_seeds[pair]
 
     def _add_up(self, number: int) -> None:
@@ -401,8 +401,8 @@ class Server:
         | UnmaskShares,
     ) -> None:
         _expect(message.client == client, client, f"writes as client {message.client}")
-        number, own = message.round_index, self.round_index
-        _expect(number == own, client, f"is in round {number}, not {own}")
+        number, current = message.round_index, self.round_index
+        _expect(number == current, client, f"is in round {number}, not {current}")
 
     def _check_ids(
         self, client: int, ids: Iterable[int], expected: Iterable[int]

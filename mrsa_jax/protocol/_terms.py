@@ -93,8 +93,8 @@ class Terms:
         graph = np.asarray(check_adjacency(self.adjacency))
         n = len(graph)
         roster = _checked_roster(self.roster, n)
-        given = host_array(self.thresholds, "thresholds")
-        limits = np.broadcast_to(check_thresholds(given, "thresholds", n), (n,))
+        limits_passed = host_array(self.thresholds, "thresholds")
+        limits = np.broadcast_to(check_thresholds(limits_passed, "thresholds", n), (n,))
         labels = None if self.blocks is None else block_numbers(self.blocks, n)
         require(
             isinstance(self.session, bytes), "session", "must be bytes", self.session
@@ -116,7 +116,7 @@ class Terms:
     def __reduce__(self) -> tuple[Any, ...]:
         """Build copies as the terms themselves were built: checked, and frozen."""
         return type(self), tuple(
-            getattr(self, own.name) for own in dataclasses.fields(self)
+            getattr(self, field.name) for field in dataclasses.fields(self)
         )
 
     @functools.cached_property
@@ -142,10 +142,10 @@ class Terms:
 
         Without blocks, itself.
         """
-        own = check_integer(client, "client", 0, len(self.roster) - 1)
+        member = check_integer(client, "client", 0, len(self.roster) - 1)
         if self.blocks is None:
-            return {own}
-        return set(np.flatnonzero(self.blocks == self.blocks[own]).tolist())
+            return {member}
+        return set(np.flatnonzero(self.blocks == self.blocks[member]).tolist())
 
     def check_plan(self, plan: SegmentPlan) -> None:
         """Raise `ConfigurationError` if a sum of the plan is over a part of a block."""
@@ -206,10 +206,10 @@ class Terms:
 
     def check(self, signer: int, signature: bytes, statement: bytes) -> None:
         """Raise `AuthenticationError` unless a client signed a statement."""
-        own = check_integer(signer, "signer", 0, len(self.roster) - 1)
+        member = check_integer(signer, "signer", 0, len(self.roster) - 1)
         require(isinstance(signature, bytes), "signature", "must be bytes", signature)
         require(isinstance(statement, bytes), "statement", "must be bytes", statement)
-        check_signature(self.roster[own], signature, statement)
+        check_signature(self.roster[member], signature, statement)
 
     def _clients(self, clients: Iterable[int], argument: str) -> np.ndarray:
         """Return clients of the roster, or raise."""
@@ -286,15 +286,17 @@ def checked_contexts(contexts: Any, count: int, *, keeps_blocks: bool) -> list[b
         require(not keeps_blocks, "contexts", f"must be set with `blocks`: {digests}")
         return [b""] * count
     is_list = isinstance(contexts, Iterable) and not isinstance(contexts, str | bytes)
-    given = list(contexts) if is_list else [contexts]
+    listed = list(contexts) if is_list else [contexts]
     is_right = (
-        is_list and len(given) == count and all(isinstance(one, bytes) for one in given)
+        is_list
+        and len(listed) == count
+        and all(isinstance(context, bytes) for context in listed)
     )
     rule = "must be bytes, one for each client"
     require(is_right, "contexts", rule, contexts, f"{count} clients")
     rule = f"must not be empty with `blocks`: {digests}"
-    require(all(given) or not keeps_blocks, "contexts", rule, contexts)
-    return [bytes(one) for one in given]
+    require(all(listed) or not keeps_blocks, "contexts", rule, contexts)
+    return [bytes(context) for context in listed]
 
 
 def model_digest(model: Any, /, **settings: Any) -> bytes:
@@ -381,7 +383,7 @@ def _numbers(leaf: Any) -> np.ndarray:
 def _plain(value: Any, argument: str) -> Any:
     """Return a setting whose text in Python tells it from all others."""
     if isinstance(value, list | tuple):
-        return [_plain(one, argument) for one in value]
+        return [_plain(item, argument) for item in value]
     plain = value.item() if isinstance(value, np.generic) else value
     rule = "must be a number, a text, bytes, a bool, None, or a list of them"
     require(

@@ -73,8 +73,8 @@ class Reader:
         self, name: str, kind: int, data: bytes, *, may_spare: bool = False
     ) -> None:
         """Read the header of a message that must be of one kind."""
-        found = kind_of(data)
-        check(found == kind, name, f"is of kind {kind}, not {found}")
+        its_kind = kind_of(data)
+        check(its_kind == kind, name, f"is of kind {kind}, not {its_kind}")
         _, _, self.spare, self.round_index = _HEADER.unpack_from(data)
         check(may_spare or not self.spare, name, f"has {self.spare} in its spare field")
         self.name, self._data, self._at = name, data, HEADER_BYTES
@@ -82,9 +82,11 @@ class Reader:
     def take(self, count: int) -> bytes:
         """Return the next bytes."""
         start, self._at = self._at, self._at + count
-        left = len(self._data) - start
+        available = len(self._data) - start
         check(
-            count <= left, self.name, f"is cut off: {count} bytes expected, {left} left"
+            count <= available,
+            self.name,
+            f"is cut off: {count} bytes expected, {available} left",
         )
         return self._data[start : self._at]
 

@@ -122,14 +122,14 @@ def recover(
         int(values.max()),
     )
     targets = (0, *where[t:])
-    found = combine(
+    recovered = combine(
         _weights(where[:t], targets, PRIME), values[:t].astype(np.uint64), PRIME
     )
-    if (found[1:] != values[t:]).any():
+    if (recovered[1:] != values[t:]).any():
         raise ForgedShareError(
             f"{len(where)} shares lie on no polynomial of degree {t - 1}"
         )
-    return _from_limbs(found[0])
+    return _from_limbs(recovered[0])
 
 
 def evaluate(coefficients: np.ndarray, points: Sequence[int], prime: int) -> np.ndarray:
@@ -193,9 +193,9 @@ def _power(base: np.ndarray, exponent: int, p: np.uint64) -> np.ndarray:
 
 
 def _checked_points(points: Any) -> tuple[int, ...]:
-    given = host_array(points, "points")
-    require(given.ndim == 1, "points", "must be a list of integers", points)
-    require(given.size > 0, "points", "must hold at least one")
+    listed = host_array(points, "points")
+    require(listed.ndim == 1, "points", "must be a list of integers", points)
+    require(listed.size > 0, "points", "must hold at least one")
     require(all(map(is_integer, points)), "points", "must hold integers", points)
     where = tuple(map(int, points))
     fits = all(0 < point < PRIME for point in where)
@@ -227,10 +227,10 @@ def _from_limbs(limbs: np.ndarray) -> bytes:
 
 def _uniform(source: Entropy, count: int) -> np.ndarray:
     """Draw uniform field elements: 31 random bits, drawn again if they are p."""
-    kept = np.zeros(0, np.uint64)
-    while len(kept) < count:
-        words = np.frombuffer(source.draw(4 * (count - len(kept))), "<u4") & np.uint32(
-            PRIME
-        )
-        kept = np.concatenate([kept, words[words != PRIME].astype(np.uint64)])
-    return kept
+    elements = np.zeros(0, np.uint64)
+    while len(elements) < count:
+        words = np.frombuffer(
+            source.draw(4 * (count - len(elements))), "<u4"
+        ) & np.uint32(PRIME)
+        elements = np.concatenate([elements, words[words != PRIME].astype(np.uint64)])
+    return elements

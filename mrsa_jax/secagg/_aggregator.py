@@ -182,8 +182,8 @@ class RingAverage:
         result = _ring_sum(
             self, codes, members, state.round_index, round_.adjacency, present
         )
-        found = _totals(result, round_.status, summed, wrapped, dim)
-        total, weight, status, wrapped, is_learnt = found
+        totals = _totals(result, round_.status, summed, wrapped, dim)
+        total, weight, status, wrapped, is_learnt = totals
         bits = self.bits if is_about_middle else None
         update = _decode(quantizer, total, weight, status, bits=bits)
         after = state.after(self.clip_rule, update, is_learnt)
@@ -201,7 +201,7 @@ class RingAverage:
         return out, after
 
     def checked_weights(
-        self, weights: ArrayLike | Sequence[Any] | None, asked: Any
+        self, weights: ArrayLike | Sequence[Any] | None, cohort: Any
     ) -> UInt32[Array, " participants"]:
         """Return uint32[n], 0 for those who were not asked.
 
@@ -212,23 +212,26 @@ class RingAverage:
         """
         rule = "must not be set: the aggregator was built without `max_weight`"
         require(self.total_weight is not None, "weights", rule)
-        given: Any = (
+        passed: Any = (
             np.ones(self.num_participants, np.uint32) if weights is None else weights
         )
-        if isinstance(given, jax.core.Tracer):
-            integers = bool(jnp.issubdtype(given.dtype, jnp.integer))
-            require(integers, "weights", "must be integers", f"dtype {given.dtype}")
-            own: Any = given.astype(jnp.uint32)
+        if isinstance(passed, jax.core.Tracer):
+            integers = bool(jnp.issubdtype(passed.dtype, jnp.integer))
+            require(integers, "weights", "must be integers", f"dtype {passed.dtype}")
+            checked: Any = passed.astype(jnp.uint32)
         else:
-            own = check_weights(given, "weights")
-        fits = own.shape == (self.num_participants,)
+            checked = check_weights(passed, "weights")
+        fits = checked.shape == (self.num_participants,)
         require(
-            fits, "weights", f"must be {self.num_participants}, one a slot", own.shape
+            fits,
+            "weights",
+            f"must be {self.num_participants}, one a slot",
+            checked.shape,
         )
-        if is_traced(own, asked):
-            return jnp.where(asked, own, jnp.uint32(0))
-        own = np.where(np.asarray(asked), own, np.uint32(0))
-        total, most = int(own.sum(dtype=np.uint64)), self.total_weight or 0
+        if is_traced(checked, cohort):
+            return jnp.where(cohort, checked, jnp.uint32(0))
+        checked = np.where(np.asarray(cohort), checked, np.uint32(0))
+        total, most = int(checked.sum(dtype=np.uint64)), self.total_weight or 0
         require(
             total <= most,
             "weights",
@@ -236,7 +239,7 @@ class RingAverage:
             total,
             most,
         )
-        return on_device(own)
+        return on_device(checked)
 
 
 @needs_values
@@ -340,9 +343,13 @@ def ring_average(
     )
     require_methods(quantizer, "quantizer", "encode", "decode")
     if rule is not None:
-        own = rule.num_participants
+        slots = rule.num_participants
         require(
-            own == count, "rule", "must be over `num_participants` slots", own, count
+            slots == count,
+            "rule",
+            "must be over `num_participants` slots",
+            slots,
+            count,
         )
     if isinstance(quantizer, LatticeQuantizer):
         require(

@@ -289,10 +289,10 @@ def _check_survivors(survivors: _Matrix, clients: int) -> Any:
         return alive
     back = np.argwhere(alive[..., 1:, :] & ~alive[..., :-1, :])
     rule = "must be nested, each set within the one before"
-    found = [
+    problems = [
         f"client {at[-1]} in V_{at[-2] + 1} and not in V_{at[-2]}" for at in back[:1]
     ]
-    require(not found, "survivors", rule, *found)
+    require(not problems, "survivors", rule, *problems)
     return alive
 
 
@@ -313,9 +313,9 @@ def check_rounds(
     )
 
 
-def _check_rounds(*given: _Matrix) -> tuple[tuple[Any, ...], tuple[int, ...]]:
+def _check_rounds(*round_: _Matrix) -> tuple[tuple[Any, ...], tuple[int, ...]]:
     """Return checked arrays with one broadcast leading axis, and the rounds' shape."""
-    graphs, alive, limits = check_rounds(*given)
+    graphs, alive, limits = check_rounds(*round_)
     xp = jnp if is_traced(graphs, alive, limits) else np
     limits = xp.broadcast_to(limits, limits.shape or graphs.shape[-1:])
     try:
@@ -331,35 +331,35 @@ def _check_rounds(*given: _Matrix) -> tuple[tuple[Any, ...], tuple[int, ...]]:
             *shapes,
         )
     owns = [
-        array.shape[array.ndim - own :]
-        for array, own in ((graphs, 2), (alive, 2), (limits, 1))
+        array.shape[array.ndim - num_axes :]
+        for array, num_axes in ((graphs, 2), (alive, 2), (limits, 1))
     ]
     return tuple(
-        xp.broadcast_to(array, (*rounds, *own)).reshape(-1, *own)
-        for array, own in zip((graphs, alive, limits), owns, strict=True)
+        xp.broadcast_to(array, (*rounds, *num_axes)).reshape(-1, *num_axes)
+        for array, num_axes in zip((graphs, alive, limits), owns, strict=True)
     ), rounds
 
 
-def _verdict(core: Callable[..., Array], *given: _Matrix) -> Any:
+def _verdict(core: Callable[..., Array], *round_: _Matrix) -> Any:
     """Apply a predicate to one round or to all rounds of the leading axes."""
-    arrays, rounds = _check_rounds(*given)
+    arrays, rounds = _check_rounds(*round_)
     program = _program(core, bool(rounds))
-    found = program(*(on_device(a if rounds else a[0]) for a in arrays))
-    if is_traced(given[-1]):  # neither holds of thresholds that are none
-        limits = jnp.asarray(given[-1])
+    verdict = program(*(on_device(a if rounds else a[0]) for a in arrays))
+    if is_traced(round_[-1]):  # neither holds of thresholds that are none
+        limits = jnp.asarray(round_[-1])
         legal = is_whole(limits, 1, 2**31 - 1)
         legal = legal.all(axis=-1) if limits.ndim else legal
-        found = found & jnp.broadcast_to(legal, rounds).reshape(found.shape)
-    if is_traced(found):
-        return found.reshape(rounds)
-    return np.asarray(found).reshape(rounds) if rounds else bool(found)
+        verdict = verdict & jnp.broadcast_to(legal, rounds).reshape(verdict.shape)
+    if is_traced(verdict):
+        return verdict.reshape(rounds)
+    return np.asarray(verdict).reshape(rounds) if rounds else bool(verdict)
 
 
-def _of_one_round(core: Callable[..., Array], *given: _Matrix) -> Any:
+def _of_one_round(core: Callable[..., Array], *round_: _Matrix) -> Any:
     """Apply a function of one round to NumPy arrays, or to traced ones."""
-    if not is_traced(given):
-        return np.asarray(_program(core)(*(on_device(a) for a in check_round(*given))))
-    arrays, rounds = _check_rounds(*given)
+    if not is_traced(round_):
+        return np.asarray(_program(core)(*(on_device(a) for a in check_round(*round_))))
+    arrays, rounds = _check_rounds(*round_)
     rule = "must be those of one round; use `vmap` for several"
     require(rounds == (), "survivors", rule, f"leading axes {rounds}")
     return _program(core)(*(on_device(a[0]) for a in arrays))

@@ -111,23 +111,23 @@ class GraphRule:
             members: Global client ids by slot, ascending in the first slots; an empty
                 slot may hold any.
         """
-        asked = survivors[0]
-        adjacency = self.graph.sample(key) & asked[:, None] & asked[None, :]
-        limits, own = self.thresholds(adjacency), self.labels[members]
+        cohort = survivors[0]
+        adjacency = self.graph.sample(key) & cohort[:, None] & cohort[None, :]
+        limits, labels = self.thresholds(adjacency), self.labels[members]
         if self.keeps_blocks:
             alive, sent = kept_blocks(
-                self.policy, adjacency, survivors, limits, own, self.labels
+                self.policy, adjacency, survivors, limits, labels, self.labels
             )
-            survivors, kept = survivors.at[3].set(sent), alive[3]
+            survivors, summed = survivors.at[3].set(sent), alive[3]
         else:
-            kept = kept_by(self.policy, survivors, own, self.labels.shape[0])
-            alive = survivors.at[3].set(kept)
+            summed = kept_by(self.policy, survivors, labels, self.labels.shape[0])
+            alive = survivors.at[3].set(summed)
         components = _learnt_components(adjacency, alive, limits)
         # V3+ is informative exactly where each client of V3 is in a component that is
         # learnt
-        is_reliable = jnp.all((components >= 0) | ~kept)
+        is_reliable = jnp.all((components >= 0) | ~summed)
         return SlotRound(
-            adjacency, alive, components, round_status(survivors, kept, is_reliable)
+            adjacency, alive, components, round_status(survivors, summed, is_reliable)
         )
 
     def learn(
@@ -146,14 +146,14 @@ class GraphRule:
         filled = jnp.arange(slots, dtype=jnp.int32) < jnp.sum(
             survivors[0], dtype=jnp.int32
         )
-        found = self.decide(key, survivors[:, members] & filled[None, :], members)
+        decided = self.decide(key, survivors[:, members] & filled[None, :], members)
         lowest = jnp.where(
-            found.components >= 0, members[found.components], jnp.int32(-1)
+            decided.components >= 0, members[decided.components], jnp.int32(-1)
         )
         return LearntRound(
-            summed=jnp.zeros(clients, jnp.bool_).at[members].max(found.summed),
+            summed=jnp.zeros(clients, jnp.bool_).at[members].max(decided.summed),
             components=jnp.full(clients, -1, jnp.int32).at[members].max(lowest),
-            status=found.status,
+            status=decided.status,
         )
 
 
@@ -234,5 +234,5 @@ def graph_rule(
     bounds = None
     if threshold is not None:
         bounds = on_device(check_thresholds(threshold, "threshold", slots))
-    labels, asked = block_labels(blocks, clients), check_policy(policy)
-    return GraphRule(graph, bounds, labels, asked, bool(keeps_blocks))
+    labels, split_policy = block_labels(blocks, clients), check_policy(policy)
+    return GraphRule(graph, bounds, labels, split_policy, bool(keeps_blocks))

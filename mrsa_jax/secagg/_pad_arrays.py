@@ -110,7 +110,7 @@ def _keystream_blocks(block: Block) -> int:
 
 def classes_of(plan: SegmentPlan) -> list[list[int]]:
     """Group the plan's blocks by kind of ring and by about their size."""
-    found: dict[tuple[Any, ...], list[int]] = {}
+    classes: dict[tuple[Any, ...], list[int]] = {}
     for number, block in enumerate(plan):
         sizes = (
             padded_length(_keystream_blocks(block)),
@@ -120,8 +120,8 @@ def classes_of(plan: SegmentPlan) -> list[list[int]]:
             is_power_of_two(block.modulus),
             *((size - 1).bit_length() for size in sizes),
         )
-        found.setdefault(key, []).append(number)
-    return list(found.values())
+        classes.setdefault(key, []).append(number)
+    return list(classes.values())
 
 
 def _places(blocks: list[Block], numbers: list[int], round_: Round) -> Place:
@@ -223,10 +223,10 @@ def _blocks_by_xla(
     def block(job: tuple[Table, Place, Ring]) -> tuple[Array | None, Array]:
         return _block_by_xla(round_, *job, chunks, padded)
 
-    found: tuple[Array | None, Array] = lax.map(
+    results: tuple[Array | None, Array] = lax.map(
         block, (table, place, ring), batch_size=together
     )
-    return found
+    return results
 
 
 def _put(out: Array, rows: Array, place: Place) -> Array:
@@ -298,8 +298,8 @@ def _block_by_xla(
             pads = settled(*_used(table, streams, odd), ring)
             return add(carry[0], pads, ring), pads
 
-        own = lax.dynamic_slice_in_dim(values, number * jnp.int32(size), size, axis=1)
-        start = varying_like((own, jnp.zeros_like(own)), own, streams)
+        part = lax.dynamic_slice_in_dim(values, number * jnp.int32(size), size, axis=1)
+        start = varying_like((part, jnp.zeros_like(part)), part, streams)
         rows, removed = lax.fori_loop(jnp.int32(0), jnp.int32(2), row, start)
         return rows if padded else None, ring_sum_over(
             subtract(rows, removed, ring), ring
@@ -333,10 +333,8 @@ def _used(
             use = table.uses[jnp.minimum(at, last)]
             flip = jnp.where(use & jnp.int32(1) == jnp.int32(1), ones, zero)[:, None]
             only = jnp.where(at < end, ones, zero)[:, None]
-            found = [
-                jnp.take(stream, use >> jnp.int32(1), axis=0) for stream in streams
-            ]
-            tally = tallied(tally, found, flip, only)
+            pads = [jnp.take(stream, use >> jnp.int32(1), axis=0) for stream in streams]
+            tally = tallied(tally, pads, flip, only)
             subtracted = subtracted + (flip & only & jnp.uint32(1))
         return tally, subtracted
 

@@ -89,16 +89,18 @@ def blocks_by_kernel(
     )
     results = [jax.ShapeDtypeStruct(shape, jnp.uint32) for shape in shapes]
     grid = tiles, parts, num
-    found = launch("pads", kernel, grid, results, *inputs, input_output_aliases=aliases)
-    return (found[1] if padded else None), found[0]
+    results_made = launch(
+        "pads", kernel, grid, results, *inputs, input_output_aliases=aliases
+    )
+    return (results_made[1] if padded else None), results_made[0]
 
 
 def _numbers(round_: Round, place: Place, ring: Ring) -> Array:
     """Return each block's words: of its nonces, and of its ring."""
-    own = jnp.asarray(place.number)
-    words = (own, round_.index, *(getattr(ring, name) for name in _WORDS))
+    numbers = jnp.asarray(place.number)
+    words = (numbers, round_.index, *(getattr(ring, name) for name in _WORDS))
     return jnp.stack(
-        [jnp.broadcast_to(jnp.asarray(word), own.shape) for word in words], axis=1
+        [jnp.broadcast_to(jnp.asarray(word), numbers.shape) for word in words], axis=1
     )
 
 
@@ -153,20 +155,22 @@ def _kernel(
 
     def client(place: Array, total: Array) -> Array:
         member = members[block, place]
-        known = jnp.minimum(member, jnp.int32(clients - 1))
+        row_of_inputs = jnp.minimum(member, jnp.int32(clients - 1))
         here = inside & (sends[block, place] != jnp.int32(0))
         at = pl.ds(first, size)
 
         def row(number: Array, carry: tuple[Array, Array]) -> tuple[Array, Array]:
-            found = pads(jnp.int32(2) * place + number)
-            return add(carry[0], found, ring), found
+            pad = pads(jnp.int32(2) * place + number)
+            return add(carry[0], pad, ring), pad
 
-        own = triton.load(inputs.at[known, at], mask=here, other=jnp.uint32(0))
+        values = triton.load(
+            inputs.at[row_of_inputs, at], mask=here, other=jnp.uint32(0)
+        )
         none = jnp.zeros(size, jnp.uint32)
-        sent, removed = lax.fori_loop(jnp.int32(0), jnp.int32(2), row, (own, none))
+        sent, removed = lax.fori_loop(jnp.int32(0), jnp.int32(2), row, (values, none))
         for out in padded:
-            mine = inside & (member < jnp.int32(clients))
-            triton.store(out.at[known, at], sent, mask=mine)
+            is_written = inside & (member < jnp.int32(clients))
+            triton.store(out.at[row_of_inputs, at], sent, mask=is_written)
         return add(total, subtract(sent, removed, ring), ring)
 
     begin = part * jnp.int32(each)

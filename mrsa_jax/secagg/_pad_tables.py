@@ -91,17 +91,19 @@ def table_of(round_: Round, edges: Edges, place: Place) -> Table:
     ids = jnp.asarray(round_.seeds.client_ids)[members][places]
     rows, uses = [], []
     for me in (0, 1):
-        mine, other = places[:, me], places[:, 1 - me]
+        senders, other = places[:, me], places[:, 1 - me]
         is_lost = (~sends[other]).astype(jnp.int32)
-        used = shared & sends[mine]
-        rows.append(jnp.where(used, jnp.int32(2) * mine + is_lost, jnp.int32(2 * size)))
+        used = shared & sends[senders]
+        rows.append(
+            jnp.where(used, jnp.int32(2) * senders + is_lost, jnp.int32(2 * size))
+        )
         is_larger = (ids[:, me] > ids[:, 1 - me]).astype(jnp.int32)
         uses.append(jnp.int32(2) * jnp.arange(pairs, dtype=jnp.int32) + is_larger)
-    own = jnp.arange(size, dtype=jnp.int32)
+    slots = jnp.arange(size, dtype=jnp.int32)
     rows.append(
-        jnp.where(sends, jnp.int32(2) * own + jnp.int32(1), jnp.int32(2 * size))
+        jnp.where(sends, jnp.int32(2) * slots + jnp.int32(1), jnp.int32(2 * size))
     )
-    uses.append(jnp.int32(2) * (own + jnp.int32(pairs)))
+    uses.append(jnp.int32(2) * (slots + jnp.int32(pairs)))
     keys, values = lax.sort((jnp.concatenate(rows), jnp.concatenate(uses)), num_keys=1)
     # unrolled: one program of gathers instead of a loop
     every = jnp.arange(2 * size + 1, dtype=jnp.int32)

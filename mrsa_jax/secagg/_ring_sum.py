@@ -210,8 +210,8 @@ def checked_round(
     require(
         fits, "plan", "must fit the shape of `inputs`", (last + 1, stop), values.shape
     )
-    one = present is None or survivors is None
-    require(one, "present", "must not be set if `survivors` is given")
+    is_single = present is None or survivors is None
+    require(is_single, "present", "must not be set if `survivors` is given")
     if survivors is not None:
         steps = survivors if isinstance(survivors, jax.Array) else np.asarray(survivors)
         require(steps.dtype == np.bool_, "survivors", "must be bool", steps.dtype)
@@ -256,11 +256,15 @@ def plain_sums(inputs: Array, sends: Array, plan: SegmentPlan) -> RingResult:
         # a shorter block at the end of the inputs reads what lies before it, too
         starts = [min(block.start, inputs.shape[1] - width) for block in blocks]
         rings = jax.tree.map(
-            lambda *own: np.stack(own), *(ring_of(b.modulus) for b in blocks)
+            lambda *leaves: np.stack(leaves), *(ring_of(b.modulus) for b in blocks)
         )
-        one = functools.partial(_plain_sum, on_device(inputs), on_device(sends), width)
+        sum_block = functools.partial(
+            _plain_sum, on_device(inputs), on_device(sends), width
+        )
         items = (members, np.asarray(starts, np.int32), rings)
-        sums, status = map_tiles(one, items, at_once("segments", 4 * size * width))
+        sums, status = map_tiles(
+            sum_block, items, at_once("segments", 4 * size * width)
+        )
         for at, (number, block) in enumerate(zip(numbers, blocks, strict=True)):
             first = block.start - starts[at]
             totals[number] = sums[at, first : first + block.stop - block.start]
@@ -330,8 +334,8 @@ class _Pairs:
                 members[places[:, 0]], members[places[:, 1]], count
             ), places
         rows = np.searchsorted(self.codes, codes)
-        found = self.codes[np.minimum(rows, len(self.codes) - 1)] == codes
-        return rows[found], places[found]
+        is_pair = self.codes[np.minimum(rows, len(self.codes) - 1)] == codes
+        return rows[is_pair], places[is_pair]
 
     def used(self, block: Block) -> Edges:
         """Return the pairs within V2 of which one sends.
@@ -367,9 +371,9 @@ def _compiled(
             nonces = np.asarray(
                 [[PAIR_PAD, number, index], [SELF_PAD, number, index]], np.uint32
             )
-            own = np.ascontiguousarray(self_seed[members])
+            self_seeds = np.ascontiguousarray(self_seed[members])
             running += _start_tiles(
-                (inputs, block, members, here, edges, own, nonces), out, total
+                (inputs, block, members, here, edges, self_seeds, nonces), out, total
             )
         totals.append(total)
         statuses.append(Status.OK if enough else Status.TOO_FEW_SURVIVORS)
@@ -391,7 +395,7 @@ def _start_tiles(job: tuple[Any, ...], out: np.ndarray, total: np.ndarray) -> li
     from mrsa_jax._core.chacha20_loops import TILE
     from mrsa_jax.secagg._pad_loops import pad_tiles
 
-    inputs, block, members, here, edges, own, nonces = job
+    inputs, block, members, here, edges, self_seeds, nonces = job
     is_power = is_power_of_two(block.modulus)
     modulus = np.uint32(0 if is_power else block.modulus)
     low_bits = np.uint32(block.modulus - 1 if is_power else 2**32 - 1)
@@ -406,7 +410,7 @@ def _start_tiles(job: tuple[Any, ...], out: np.ndarray, total: np.ndarray) -> li
             here,
             edges.places,
             edges.seeds,
-            own,
+            self_seeds,
             nonces,
             modulus,
             low_bits,

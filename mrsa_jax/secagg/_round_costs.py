@@ -418,7 +418,7 @@ def fedavg_costs(
     up = nothing.copy()
     up[2] = _pads_of(_blocks(None, n, dim, modulus), n).residue_bytes
     idle, server = (
-        Operations(*[own] * len(_KINDS)) for own in (nothing, nothing[:, 0])
+        Operations(*[zeros] * len(_KINDS)) for zeros in (nothing, nothing[:, 0])
     )
     return RoundCosts(up > 0, up, nothing, idle, server)
 

@@ -143,12 +143,12 @@ def survivors_by_step(
     require(
         survivors.shape in ((count,), (5, count)), "survivors", rule, survivors.shape
     )
-    own = on_device(survivors)
-    if own.ndim == 2:
-        return own
+    cohort = on_device(survivors)
+    if cohort.ndim == 2:
+        return cohort
     if steps is not None:
-        return _sample(steps, fold(key, int(Stream.STEPS)), own)
-    return jnp.broadcast_to(own, (5, count))
+        return _sample(steps, fold(key, int(Stream.STEPS)), cohort)
+    return jnp.broadcast_to(cohort, (5, count))
 
 
 def key_words(key_material: Any) -> Array:

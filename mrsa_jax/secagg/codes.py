@@ -93,8 +93,8 @@ def noisy_codes(
         rule = "must be finite: a client whose update is not must not send it"
         lost = np.flatnonzero(~np.asarray(is_finite)).tolist()
         require(not lost, "updates", rule, *(f"row {row}" for row in lost[:1]))
-    own = None if noise is None else on_lattice(noise, quantizer)
-    return with_noise(quantizer, own, key, codes, ids, everybody, bits=bits)[0]
+    on_steps = None if noise is None else on_lattice(noise, quantizer)
+    return with_noise(quantizer, on_steps, key, codes, ids, everybody, bits=bits)[0]
 
 
 @needs_values
@@ -126,7 +126,9 @@ def encoded(
     # as when compiled apart
     quantizer, updates = lax.optimization_barrier((quantizer, updates))
     keys = jax.vmap(jax.random.fold_in, (None, 0))(key, members)
-    codes = jax.vmap(lambda own, values: quantizer.encode(own, values))(keys, updates)
+    codes = jax.vmap(lambda rounding, values: quantizer.encode(rounding, values))(
+        keys, updates
+    )
     return Encoded(codes, quantizer.clipped_fraction(updates), are_finite(updates))
 
 
@@ -163,7 +165,9 @@ def with_noise(
         keys = jax.vmap(
             lambda i: jax.random.fold_in(jax.random.fold_in(key, i), _NOISE)
         )(members)
-        drawn = jax.vmap(lambda own: noise.sample(own, codes.shape[1:]))(keys)
+        drawn = jax.vmap(lambda noise_key: noise.sample(noise_key, codes.shape[1:]))(
+            keys
+        )
         codes = codes + drawn.astype(jnp.uint32)
         middle = quantizer.middle(jnp.sum(summed, dtype=jnp.uint32))
         wrapped = jnp.sum(has_left(codes, summed, middle, top), dtype=jnp.int32)

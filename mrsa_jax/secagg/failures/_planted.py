@@ -181,7 +181,7 @@ def _draw(
     """Draw words of clients and of trials."""
     trials = first + jax.lax.iota(jnp.uint32, count)
     trial_keys = jax.vmap(trial_key, (None, 0))(key, trials)
-    keys = jax.vmap(lambda one: round_key(one, 0, Stream.STEPS))(trial_keys)
+    keys = jax.vmap(lambda of_trial: round_key(of_trial, 0, Stream.STEPS))(trial_keys)
     client = jnp.stack([client_words(keys, n, word).T for word in range(_WORDS)])
     return client, jnp.stack([client_words(keys, 1, _WORDS + i)[0] for i in range(2)])
 

@@ -142,8 +142,8 @@ def connection_probability(n: int | np.integer, total_dropout_rate: ArrayLike) -
     n = check_integer(n, "n", 3)
     total = check_chance(total_dropout_rate, "total_dropout_rate")
     require(total < 0.5, "total_dropout_rate", "must be below 0.5", total_dropout_rate)
-    kept = 1.0 - total
-    return max(_private_threshold(n, kept**0.75), _reliable_threshold(n, kept))
+    lasts = 1.0 - total
+    return max(_private_threshold(n, lasts**0.75), _reliable_threshold(n, lasts))
 
 
 def reliable_connection_threshold(n: int | np.integer, q: ArrayLike) -> float:
@@ -171,9 +171,9 @@ def reliable_connection_threshold(n: int | np.integer, q: ArrayLike) -> float:
     printed form is kept, since Table G.2 and Table 2 are made with it.
     """
     n = check_integer(n, "n", 3)
-    kept = (1.0 - check_chance(q, "q")) ** 4
-    require(kept > 0.5, "q", "must be such that (1 - q)**4 is above 0.5", q)
-    return _reliable_threshold(n, kept)
+    lasts = (1.0 - check_chance(q, "q")) ** 4
+    require(lasts > 0.5, "q", "must be such that (1 - q)**4 is above 0.5", q)
+    return _reliable_threshold(n, lasts)
 
 
 def private_connection_threshold(n: int | np.integer, q: ArrayLike) -> float:
@@ -208,16 +208,16 @@ def private_connection_threshold(n: int | np.integer, q: ArrayLike) -> float:
     return _private_threshold(n, (1.0 - check_chance(q, "q")) ** 3)
 
 
-def _reliable_threshold(n: int, kept: float) -> float:
+def _reliable_threshold(n: int, lasts: float) -> float:
     """Theorem 3 with `kept` = (1-q)^4."""
     return (3.0 * math.sqrt((n - 1) * math.log(n - 1)) - 1.0) / (
-        (n - 1) * (2.0 * kept - 1.0)
+        (n - 1) * (2.0 * lasts - 1.0)
     )
 
 
-def _private_threshold(n: int, kept: float) -> float:
+def _private_threshold(n: int, arrives: float) -> float:
     """Theorem 4 with `kept` = (1-q)^3."""
-    fewest = math.ceil(n * kept - math.sqrt(n * math.log(n)))
+    fewest = math.ceil(n * arrives - math.sqrt(n * math.log(n)))
     return math.log(fewest) / fewest if fewest >= 1 else math.inf
 
 
@@ -296,8 +296,8 @@ def reliability_bound(
         legal = is_chance(p) & is_chance(q) & (t >= 1) & jnp.isfinite(t)
         lasts = p * (1.0 - q) ** 4
         part = (t - 1.0) / (n - 1)
-        own = xlogy(part, part) + xlog1py(1.0 - part, -part)
-        gap = own - xlogy(part, lasts) - xlog1py(1.0 - part, -lasts)
+        entropy = xlogy(part, part) + xlog1py(1.0 - part, -part)
+        gap = entropy - xlogy(part, lasts) - xlog1py(1.0 - part, -lasts)
         bound = jnp.where(
             part > lasts, 0.0, jnp.minimum(0.0, math.log(n) - (n - 1) * gap)
         )
@@ -390,7 +390,7 @@ def _privacy_bound_traced(n: int, p: Any, q: Any) -> Array:
     )
     factorials = log_factorials(n)
     p, q = jnp.asarray(p, float), jnp.asarray(q, float)
-    legal, kept = is_chance(p) & is_chance(q), (1.0 - q) ** 3
+    legal, arrives = is_chance(p) & is_chance(q), (1.0 - q) ** 3
     m, k = np.arange(2, n + 1)[:, None], np.arange(1, n // 2 + 1)
     is_cut = k <= m // 2
     sides = np.where(is_cut, m - k, 0)
@@ -400,8 +400,8 @@ def _privacy_bound_traced(n: int, p: Any, q: Any) -> Array:
     hits = on_device(m[:, 0], p.dtype)
     arrive = (
         on_device(log_binomials(n)[2:], p.dtype)
-        + xlogy(hits, kept)
-        + xlog1py(n - hits, -kept)
+        + xlogy(hits, arrives)
+        + xlog1py(n - hits, -arrives)
     )
     return nan_unless(
         legal, jnp.minimum(0.0, logsumexp(arrive + jnp.minimum(cuts, 0.0)))

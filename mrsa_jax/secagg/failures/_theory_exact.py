@@ -114,17 +114,17 @@ def _lost_secrets(n: int, p: float, q: float, t: float) -> tuple[float, float, f
 
     In turn for a client in V4, in V3 but not in V4, and in V2 but not in V3.
     """
-    kept = 1.0 - q
-    lasts = p * kept**4
+    stays = 1.0 - q
+    lasts = p * stays**4
     few = log_tail_below(n - 1, lasts, t)
     # A client of V2 \ V3 without a neighbour in V3 is not needed; it has no share left
     # at all.
-    alone = (n - 1) * log_chance(1.0 - p * kept**3)
+    alone = (n - 1) * log_chance(1.0 - p * stays**3)
     needed = few + math.log(-math.expm1(alone - few)) if alone < few else -math.inf
     return (
-        4 * log_chance(kept) + log_tail_below(n - 1, lasts, t - 1.0),
-        3 * log_chance(kept) + log_chance(q) + few,
-        2 * log_chance(kept) + log_chance(q) + needed,
+        4 * log_chance(stays) + log_tail_below(n - 1, lasts, t - 1.0),
+        3 * log_chance(stays) + log_chance(q) + few,
+        2 * log_chance(stays) + log_chance(q) + needed,
     )
 
 
@@ -294,7 +294,7 @@ def whole_blocks_rate(
         check_integer(block_size, "block_size", 1),
     )
     t = check_integer(threshold, "threshold", 1)
-    kept = (1.0 - check_chance(loss_rate, "loss_rate")) ** size
+    is_whole = (1.0 - check_chance(loss_rate, "loss_rate")) ** size
     stays = 1.0 - check_chance(unmasking_loss_rate, "unmasking_loss_rate")
     unmasked = [
         math.exp(log_tail_above(size * whole, stays, float(t)))
@@ -302,4 +302,4 @@ def whole_blocks_rate(
         else 0.0
         for whole in range(m + 1)
     ]
-    return float(np.exp(log_pmf(m, kept)) @ unmasked)
+    return float(np.exp(log_pmf(m, is_whole)) @ unmasked)
