@@ -30,9 +30,6 @@ def compiled(function: Callable[..., Any]) -> Any:
     return by_numba(function)
 
 
-# ---- Elimination modulo a prime below 2**31.
-
-
 @compiled
 def power(base, exponent, prime):
     """Return base ** exponent modulo a prime below 2**32."""

@@ -1,4 +1,8 @@
-"""Build schemes of traced numbers, and find the program that runs a scheme."""
+"""Build schemes of traced numbers, and find the program that runs a scheme.
+
+No program can raise for traced numbers outside their ranges, and none may return a
+plausible value: floats become NaN, and a scheme whose numbers make no sense asks nobody.
+"""
 
 from __future__ import annotations
 
@@ -90,11 +94,6 @@ def unless_traced(
     rule = "must be a number or one number per client" if axes else "must be one number"
     require(fits, argument, rule, shortened(value))
     return value
-
-
-# ---- Traced numbers outside their ranges: no program can raise for them, and none may
-# return a
-# plausible value. Floats become NaN; a scheme whose numbers make no sense asks nobody.
 
 
 def nan_unless(is_legal: Any, value: Any) -> Array:

@@ -21,8 +21,6 @@ from jaxtyping import Array, Bool, UInt32
 from mrsa_jax._core.arrays import on_device
 from mrsa_jax._core.device import multiplies_wide
 
-# ---- Products and quotients of 32-bit words that need 64 bits, without 64-bit arrays.
-
 
 def divide_step(
     high: Array, low: Array, divisor: Array, reciprocal: Array
@@ -65,10 +63,6 @@ def multiply_high(left: Array, right: Array) -> Array:
     middle = left_high * right_low + (low >> sixteen)
     cross = left_low * right_high + (middle & half)
     return left_high * right_high + (middle >> sixteen) + (cross >> sixteen)
-
-
-# ---- Integers of any size as small ones: modulo a prime, or numbered; and the words of
-# residues.
 
 
 def residues(array: np.ndarray | Array, prime: int | Array) -> Array:
@@ -127,8 +121,6 @@ def words_per_residue(modulus: int) -> int:
     """
     return 1 if is_power_of_two(modulus) else 2
 
-
-# ---- Arithmetic modulo a 31-bit prime on uint32 arrays, made for elimination.
 
 # For values that are traced, and so unknown. Whoever knows them can make a matrix that
 # both divide: what is decided about given values takes primes that are drawn for it.

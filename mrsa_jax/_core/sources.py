@@ -260,25 +260,3 @@ def _module(thing: Any) -> str:
         thing = thing.func
     named = thing if isinstance(thing, type | types.FunctionType) else type(thing)
     return str(getattr(thing, "__module__", None) or named.__module__)
-
-
-def code_of_object(
-    thing: Any, name: str, argument: str, depends: Any = None
-) -> dict[str, str]:
-    """Return the digests of an object.
-
-    Of all that it holds, and of the code that it is made of.
-    Code counts as it was compiled, in addition to the text of its module, which may
-    have been edited since it was imported.
-
-    Args:
-        thing: Any object: a scheme, arrays, a function with what it closes over.
-        name: What it is called.
-        argument: What it was given for.
-        depends: What it depends on in addition to what it holds.
-
-    Raises:
-        ConfigurationError: If a part of it has a state that cannot be read, such as an
-            open file.
-    """
-    return Code(thing, name, argument, depends)()

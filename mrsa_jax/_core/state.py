@@ -92,9 +92,6 @@ def is_library(name: str, path: pathlib.Path | None) -> bool:
     return path is not None and any(part in path.parts for part in _LIBRARIES)
 
 
-# ---- the walk
-
-
 class Walk:
     """Goes through all that an object reaches.
 
@@ -284,8 +281,6 @@ class Walk:
         if top not in sys.stdlib_module_names and top not in _PACKAGES:
             self.libraries[top] = None
 
-    # ---- functions, classes, modules
-
     def _function(self, thing: types.FunctionType) -> Told:
         if thing.__code__ is _DISPATCH_CODE:  # it also holds a cache of what was called
             return "singledispatch", [dict(thing.registry)]  # type: ignore[attr-defined]
@@ -471,8 +466,6 @@ class Walk:
             elif not value.__name__.startswith(inner):
                 parts += [name, value]
         return "globals", parts
-
-    # ---- values
 
     def _set(self, thing: Any) -> Told:
         """Describe elements by their digests, sorted.
@@ -822,9 +815,6 @@ def _attributes(thing: Any) -> dict[tuple[type | None, str], Any]:
     if type(thing).__dictoffset__ and not is_read:
         raise _UnaccountedError(shortened(thing), "its class hides its attributes")
     return attributes
-
-
-# ---- rules
 
 
 def _of(words: str, *names: str) -> Callable[[Walk, Any], Told]:

@@ -23,9 +23,6 @@ def memory_kernel(when: Any, memory: Any, share: Any = 1.0) -> np.ndarray:
     return np.where(lags == 0, 1.0, share * memory**lags)
 
 
-# ---- Intervals of means over few runs, from Student's t.
-
-
 def half_interval(values: Any, level: float = 0.95) -> Any:
     """Return half the interval of the mean of at least two values along the last axis.
 
@@ -40,9 +37,6 @@ def half_interval(values: Any, level: float = 0.95) -> Any:
     return special.stdtrit(count - 1, (1 + level) / 2) * (
         sample.std(axis=-1, ddof=1) / np.sqrt(count)
     )
-
-
-# ---- Exact intervals of chances that were counted.
 
 
 def binomial_interval(

@@ -405,9 +405,6 @@ def _threefry_2x32(
     return x, y
 
 
-# ---- Exact chances on 32-bit words: an event of chance p happens iff a word is below
-# p·2^32.
-#
 # Chances are rounded to a multiple of 2^-32; 0 never happens and 1 always does, and
 # what is between
 # them, however near, is rounded to neither.

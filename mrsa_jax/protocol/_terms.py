@@ -255,9 +255,6 @@ def digest_of(*parts: bytes) -> bytes:
     ).digest()
 
 
-# ---- What decides a client's update besides its data: the context that clients sign
-# and pads hold.
-
 _ONE_MODEL = (
     "(`protocol.model_digest`), because a server that sends mates different models "
     "reads single "

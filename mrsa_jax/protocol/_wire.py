@@ -146,9 +146,6 @@ def limbs_of(shares: Sequence[bytes]) -> np.ndarray:
     return words.reshape(len(shares), LIMBS)
 
 
-# ---- Residues on the wire: ceil(log2 R) bits each, lowest bit first, rounded up to a
-# whole byte.
-
 Layout = Sequence[tuple[int, int]]
 """(length, modulus) of each stretch of residues."""
 

@@ -115,9 +115,6 @@ def table_of(round_: Round, edges: Edges, place: Place) -> Table:
     return Table(sends, seeds, labels, heads.astype(jnp.int32), values)
 
 
-# ---- sums of pads, reduced once
-
-
 def residues_of(is_power: bool) -> int:
     """Return the number of residues in a block of keystream."""
     return 16 if is_power else 8

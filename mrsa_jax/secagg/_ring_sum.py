@@ -291,9 +291,6 @@ def _plain_sum(
     return jnp.where(status == jnp.int32(Status.OK), total, jnp.uint32(0)), status
 
 
-# ---- on the host: which pairs of a block share a pad that somebody sends
-
-
 def _all_pairs(size: int) -> np.ndarray:
     """Return the pairs of places of a complete block."""
     return np.stack(np.triu_indices(size, 1), axis=1).astype(np.int32)
@@ -348,9 +345,6 @@ class _Pairs:
         rows, places, ids = rows[used], places[used], self.ids[ends[used]]
         ordered = np.where((ids[:, 0] > ids[:, 1])[:, None], places[:, ::-1], places)
         return Edges(np.ascontiguousarray(ordered, np.int32), self.seeds[rows])
-
-
-# ---- compiled loops
 
 
 def _compiled(
@@ -424,9 +418,6 @@ def _start_tiles(job: tuple[Any, ...], out: np.ndarray, total: np.ndarray) -> li
     # the work
     bounds = np.linspace(0, tiles, min(4 * num_cores(), tiles) + 1).astype(int)
     return start_over_cores(part, bounds[:-1].tolist(), bounds[1:].tolist())
-
-
-# ---- XLA and kernels
 
 
 def _arrays(round_: Round, plan: SegmentPlan, padded: bool) -> tuple[Array, RingResult]:

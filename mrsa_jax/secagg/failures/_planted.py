@@ -22,13 +22,9 @@ from mrsa_jax._core.streams import Stream, client_words, round_key, trial_key
 from mrsa_jax.availability import independent_steps
 from mrsa_jax.graphs import GraphModel
 from mrsa_jax.secagg.failures._judging import draw_arrays
-from mrsa_jax.secagg.failures._theory import (
-    _log_arrivals,
-    log_factorials,
-    log_pmf,
-    log_sum,
-)
+from mrsa_jax.secagg.failures._theory import _log_arrivals
 from mrsa_jax.secagg.failures._verdicts import planted_byte
+from mrsa_jax.secagg.failures.tails import log_factorials, log_pmf, log_sum
 
 _LOG2 = math.log(2.0)
 # a client: its place in a random order, how long it lasts, whether it is joined

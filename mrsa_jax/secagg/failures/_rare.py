@@ -36,8 +36,8 @@ from mrsa_jax.secagg.failures._planted import (
     plant_cuts,
     plant_lost_secrets,
 )
-from mrsa_jax.secagg.failures._theory import log_chance, log_sum
 from mrsa_jax.secagg.failures._theory_exact import log_disconnection_probability
+from mrsa_jax.secagg.failures.tails import log_chance, log_sum
 from mrsa_watch._base.errors import check_chance, check_integer, require
 from mrsa_watch._base.html import telling, told
 from mrsa_watch._base.values import by_value

@@ -14,9 +14,8 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from mrsa_jax._core.status import FEWEST_IN_A_SUM
-from mrsa_jax.secagg.failures._theory import (
-    _log_arrivals,
-    check_threshold,
+from mrsa_jax.secagg.failures._theory import _log_arrivals, check_threshold
+from mrsa_jax.secagg.failures.tails import (
     log_chance,
     log_factorials,
     log_pmf,
