@@ -32,7 +32,7 @@ from mrsa_jax._core.round_rules import (
 from mrsa_jax._core.status import Status
 from mrsa_jax._core.traced import needs_values
 from mrsa_jax.graphs import GraphModel
-from mrsa_jax.secagg._conditions import _learnt_components
+from mrsa_jax.secagg._conditions import learnt_components
 from mrsa_watch._base.errors import check_integer, require
 from mrsa_watch._base.values import by_value
 
@@ -122,7 +122,7 @@ class GraphRule:
         else:
             summed = kept_by(self.policy, survivors, labels, self.labels.shape[0])
             alive = survivors.at[3].set(summed)
-        components = _learnt_components(adjacency, alive, limits)
+        components = learnt_components(adjacency, alive, limits)
         # V3+ is informative exactly where each client of V3 is in a component that is
         # learnt
         is_reliable = jnp.all((components >= 0) | ~summed)
