@@ -33,13 +33,13 @@ def divide_step(
     quotient_high, quotient_low = multiply_wide(high, reciprocal)
     quotient_low = quotient_low + low
     carry = (quotient_low < low).astype(jnp.uint32)
-    quotient_high = quotient_high + high + carry + jnp.uint32(1)
+    quotient_high = quotient_high + high + carry + 1
     remainder = low - quotient_high * divisor
     over = remainder > quotient_low
-    quotient = jnp.where(over, quotient_high - jnp.uint32(1), quotient_high)
+    quotient = jnp.where(over, quotient_high - 1, quotient_high)
     remainder = jnp.where(over, remainder + divisor, remainder)
     again = remainder >= divisor
-    quotient = jnp.where(again, quotient + jnp.uint32(1), quotient)
+    quotient = jnp.where(again, quotient + 1, quotient)
     return quotient, jnp.where(again, remainder - divisor, remainder)
 
 
@@ -56,13 +56,12 @@ def multiply_high(left: Array, right: Array) -> Array:
         with jax.enable_x64(True):
             product = left.astype(jnp.uint64) * right.astype(jnp.uint64)
             return (product >> jnp.uint64(32)).astype(jnp.uint32)
-    sixteen, half = jnp.uint32(16), jnp.uint32(0xFFFF)
-    left_high, left_low = left >> sixteen, left & half
-    right_high, right_low = right >> sixteen, right & half
+    left_high, left_low = left >> 16, left & 0xFFFF
+    right_high, right_low = right >> 16, right & 0xFFFF
     low = left_low * right_low
-    middle = left_high * right_low + (low >> sixteen)
-    cross = left_low * right_high + (middle & half)
-    return left_high * right_high + (middle >> sixteen) + (cross >> sixteen)
+    middle = left_high * right_low + (low >> 16)
+    cross = left_low * right_high + (middle & 0xFFFF)
+    return left_high * right_high + (middle >> 16) + (cross >> 16)
 
 
 def residues(array: np.ndarray | Array, prime: int | Array) -> Array:
@@ -185,9 +184,7 @@ def _numbers(prime: int) -> tuple[np.uint32, np.uint32, np.ndarray]:
 def companion(factor: Array, of: Field) -> Array:
     """Return floor(factor * 2**32 / p) for residues."""
     zero = jnp.zeros_like(factor)
-    return divide_step(
-        factor << jnp.uint32(1), zero, of.prime << jnp.uint32(1), of.reciprocal
-    )[0]
+    return divide_step(factor << 1, zero, of.prime << 1, of.reciprocal)[0]
 
 
 @jax.jit
@@ -203,13 +200,12 @@ def scale(values: Array, factor: Array, factor_companion: Array, of: Field) -> A
     if multiplies_wide():
         remainder = values * factor - multiply_high(values, factor_companion) * of.prime
         return jnp.minimum(remainder, remainder - of.prime)
-    sixteen, half = jnp.uint32(16), jnp.uint32(0xFFFF)
-    high, low = values >> sixteen, values & half
-    factor_high, factor_low = factor_companion >> sixteen, factor_companion & half
-    quotient = high * factor_high + ((low * factor_high) >> sixteen)
-    quotient = quotient + ((high * factor_low) >> sixteen)
+    high, low = values >> 16, values & 0xFFFF
+    factor_high, factor_low = factor_companion >> 16, factor_companion & 0xFFFF
+    quotient = high * factor_high + ((low * factor_high) >> 16)
+    quotient = quotient + ((high * factor_low) >> 16)
     remainder = values * factor - quotient * of.prime
-    remainder = jnp.minimum(remainder, remainder - (of.prime << jnp.uint32(1)))
+    remainder = jnp.minimum(remainder, remainder - (of.prime << 1))
     return jnp.minimum(remainder, remainder - of.prime)
 
 
@@ -227,18 +223,17 @@ def multiply(left: Array, right: Array, of: Field) -> Array:
 
 def reduce_wide(high: Array, low: Array, of: Field) -> Array:
     """Return (high * 2**32 + low) mod p for numbers below p * 2**32."""
-    bit = jnp.uint32(1)
-    top = (high << bit) | (low >> jnp.uint32(31))
-    return divide_step(top, low << bit, of.prime << bit, of.reciprocal)[1] >> bit
+    top = (high << 1) | (low >> 31)
+    return divide_step(top, low << 1, of.prime << 1, of.reciprocal)[1] >> 1
 
 
 def sum_residues(values: Array, of: Field, axis: int = -1) -> Array:
     """Sum residues over an axis (at most 2**16 of them) modulo p."""
-    high = jnp.sum(values >> jnp.uint32(16), axis=axis, dtype=jnp.uint32)
-    low = jnp.sum(values & jnp.uint32(0xFFFF), axis=axis, dtype=jnp.uint32)
-    bottom = (high << jnp.uint32(16)) + low
+    high = jnp.sum(values >> 16, axis=axis, dtype=jnp.uint32)
+    low = jnp.sum(values & 0xFFFF, axis=axis, dtype=jnp.uint32)
+    bottom = (high << 16) + low
     carry = (bottom < low).astype(jnp.uint32)
-    return reduce_wide((high >> jnp.uint32(16)) + carry, bottom, of)
+    return reduce_wide((high >> 16) + carry, bottom, of)
 
 
 def inverse(values: Array, of: Field) -> Array:
@@ -276,9 +271,9 @@ def batch_inverse(values: Array, of: Field) -> Array:
 
     The inverses of two values follow from that of their product (Montgomery's trick).
     """
-    is_unit = values != jnp.uint32(0)
-    inverted = _unit_inverses(jnp.where(is_unit, values, jnp.uint32(1)), of)
-    return jnp.where(is_unit, inverted, jnp.uint32(0))
+    is_unit = values != 0
+    inverted = _unit_inverses(jnp.where(is_unit, values, 1), of)
+    return jnp.where(is_unit, inverted, 0)
 
 
 def _unit_inverses(units: Array, of: Field) -> Array:
@@ -328,14 +323,14 @@ def kernel_step(
         ([[1, 0], [0, 0]], True)
     """
     if binary:
-        products = jnp.where(row[None, :] != jnp.uint32(0), kernel, jnp.uint32(0))
+        products = jnp.where(row[None, :] != 0, kernel, 0)
     else:
         products = scale(kernel, row[None, :], companion(row, of)[None, :], of)
     values = sum_residues(products, of)
-    pivot = jnp.argmax(values != jnp.uint32(0))
+    pivot = jnp.argmax(values != 0)
     leading = jnp.broadcast_to(inverse(values[pivot][None], of), values.shape)
     factors = multiply(values, leading, of)
     step = scale(
         kernel[pivot][None, :], factors[:, None], companion(factors, of)[:, None], of
     )
-    return subtract(kernel, step, of), values[pivot] != jnp.uint32(0)
+    return subtract(kernel, step, of), values[pivot] != 0

@@ -95,7 +95,7 @@ def round_status(
     """
 
     def too_few(row: Array) -> Array:
-        return jnp.sum(row, dtype=jnp.int32) < jnp.int32(FEWEST_IN_A_SUM)
+        return jnp.sum(row, dtype=jnp.int32) < FEWEST_IN_A_SUM
 
     status = jnp.where(is_reliable, jnp.int32(Status.OK), jnp.int32(Status.UNRELIABLE))
     status = jnp.where(too_few(summed), jnp.int32(Status.ABORTED), status)

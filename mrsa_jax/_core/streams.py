@@ -238,7 +238,8 @@ def joined_words(
         drawn = draw(keys.reshape(-1)).reshape(*keys.shape[:-1], -1)
         return drawn[..., :width]
     index = jax.lax.iota(jnp.uint32, width)
-    part, place = index // jnp.uint32(length), index % jnp.uint32(length)
+    part = index // jnp.uint32(length)
+    place = index % jnp.uint32(length)
     first, second = (half[..., part] for half in key_words(keys))
     place = jax.lax.broadcast_in_dim(place, first.shape, (first.ndim - 1,))
     x, y = _threefry_2x32((first, second), (jnp.zeros_like(place), place))
@@ -314,8 +315,8 @@ def pair_words(
     high, low = jnp.maximum(row, column), jnp.minimum(row, column)
     # j (j + 1) may pass 2^32 although its half does not, so the even factor is halved
     # first
-    even, odd = high + (high & jnp.uint32(1)), high | jnp.uint32(1)
-    index = (even >> jnp.uint32(1)) * odd + low
+    even, odd = high + (high & 1), high | 1
+    index = (even >> 1) * odd + low
     stream = jnp.full(shape, _PAIRS + word, jnp.uint32)
     spread = [jnp.broadcast_to(half[None, None], shape) for half in keys]
     return _threefry_2x32((spread[0], spread[1]), (stream, index))[0]
@@ -392,16 +393,16 @@ def _threefry_2x32(
     key: tuple[Array, Array], counter: tuple[Array, Array], num_rounds: int = 20
 ) -> tuple[Array, Array]:
     """Return both words of Threefry-2x32, elementwise over arrays of one shape."""
-    schedule = (*key, key[0] ^ key[1] ^ jnp.uint32(0x1BD11BDA))
+    schedule = (*key, key[0] ^ key[1] ^ 0x1BD11BDA)
     x, y = counter[0] + key[0], counter[1] + key[1]
     for i in range(num_rounds):
         turn = _ROTATIONS[i // 4 % 2][i % 4]
         x = x + y
-        y = ((y << jnp.uint32(turn)) | (y >> jnp.uint32(32 - turn))) ^ x
+        y = ((y << turn) | (y >> (32 - turn))) ^ x
         if i % 4 == 3:
             step = i // 4 + 1
             x = x + schedule[step % 3]
-            y = y + schedule[(step + 1) % 3] + jnp.uint32(step)
+            y = y + schedule[(step + 1) % 3] + step
     return x, y
 
 
@@ -456,7 +457,7 @@ def threshold(chances: Any, *, illegal: int = 0) -> Any:
             jnp.round(chances * 2.0**32), 1.0, min(below, ALWAYS - 1)
         ).astype(jnp.uint32)
         rest = jnp.where(chances == 1, jnp.uint32(ALWAYS), jnp.uint32(illegal))
-        rest = jnp.where(chances == 0, jnp.uint32(0), rest)
+        rest = jnp.where(chances == 0, 0, rest)
         return jnp.where((chances > 0) & (chances < 1), top, rest)
     exact = np.asarray(chances, np.float64)
     scaled = np.clip(np.round(exact * 2.0**32), 1.0, float(ALWAYS - 1))

@@ -229,7 +229,7 @@ class RingAverage:
             checked.shape,
         )
         if is_traced(checked, cohort):
-            return jnp.where(cohort, checked, jnp.uint32(0))
+            return jnp.where(cohort, checked, 0)
         checked = np.where(np.asarray(cohort), checked, np.uint32(0))
         total, most = int(checked.sum(dtype=np.uint64)), self.total_weight or 0
         require(
@@ -411,7 +411,7 @@ def _decide(
     sent = alive[3]
     status = status_of(jnp.sum(sent, dtype=jnp.int32))
     is_open = sent & (status == jnp.int32(Status.OK))
-    components = jnp.where(is_open, jnp.argmax(sent).astype(jnp.int32), jnp.int32(-1))
+    components = jnp.where(is_open, jnp.argmax(sent).astype(jnp.int32), -1)
     adjacency = (
         alive[0][:, None] & alive[0][None, :] & ~jnp.eye(sent.shape[0], dtype=jnp.bool_)
     )
@@ -428,9 +428,7 @@ def _present(
     """
     sent, summed = alive[3] & ~failed, round_.summed
     count = jnp.sum(sent, dtype=jnp.float32)
-    clipped = jnp.sum(jnp.where(sent, shares, jnp.float32(0))) / jnp.maximum(
-        count, jnp.float32(1)
-    )
+    clipped = jnp.sum(jnp.where(sent, shares, 0)) / jnp.maximum(count, 1)
     return clipped, summed, round_.survivors & summed.any()
 
 
@@ -492,8 +490,8 @@ def _totals(
     status = jnp.where(of_round == _OK, result.status[0], of_round)
     count, is_ok = jnp.sum(summed, dtype=jnp.uint32), status == _OK
     weight = result.total[dim] if result.total.shape[0] > dim else count
-    weight = jnp.where(is_ok, weight, jnp.uint32(0))
-    wrapped = jnp.where(is_ok, wrapped, jnp.int32(0))
+    weight = jnp.where(is_ok, weight, 0)
+    wrapped = jnp.where(is_ok, wrapped, 0)
     return result.total[:dim], weight, status, wrapped, is_ok & (weight > 0)
 
 
@@ -507,7 +505,7 @@ def _decode(
     bits: int | None,
 ) -> Array:
     quantizer, total, weight = lax.optimization_barrier((quantizer, total, weight))
-    divisor = jnp.maximum(weight, jnp.uint32(1)).astype(jnp.float32)
+    divisor = jnp.maximum(weight, 1).astype(jnp.float32)
     mean = quantizer.decode(totals_of(quantizer, total, weight, bits), weight) / divisor
-    mean = jnp.where((status == _OK) & (weight > 0), mean, jnp.float32(0))
+    mean = jnp.where((status == _OK) & (weight > 0), mean, 0)
     return lax.optimization_barrier(mean)

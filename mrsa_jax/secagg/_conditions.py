@@ -282,7 +282,9 @@ def _verdict(core: Callable[..., Array], *round_: _Matrix) -> Any:
         shapes = [str(a.shape) for a in (graphs, alive, limits)]
         rule = "must have leading axes that broadcast with the rest"
         require(False, "survivors", rule, *shapes)
-    verdict = core(*map(on_device, (graphs, alive, limits)))
+    # axes that broadcast are meant to, whatever a user forbids elsewhere
+    with jax.numpy_rank_promotion("allow"):
+        verdict = core(*map(on_device, (graphs, alive, limits)))
     if is_traced(round_[-1]):  # neither holds of thresholds that are none
         legal = is_whole(jnp.asarray(round_[-1]), 1, 2**31 - 1)
         legal = legal.all(axis=-1) if legal.ndim else legal
@@ -343,7 +345,7 @@ def learnt_components(
     label = component_labels(adjacency, survivors[3])
     enough = jnp.sum(survivors[3], dtype=jnp.int32) >= FEWEST_IN_A_SUM
     learnt = _unmasked(adjacency, survivors, thresholds, label) & enough
-    return jnp.where(learnt, label, jnp.int32(-1))
+    return jnp.where(learnt, label, -1)
 
 
 def _unmasked(

@@ -323,13 +323,13 @@ def _coefficients(
         jnp.broadcast_to(material[:, None], (8, total)), counters, nonces
     )
     flat = words.T.reshape(n, blocks * 16)[:, : rows * LIMBS].reshape(n, rows, LIMBS)
-    field = flat & jnp.uint32(SHAMIR_PRIME)
-    field = jnp.where(field == jnp.uint32(SHAMIR_PRIME), jnp.uint32(0), field)
+    field = flat & SHAMIR_PRIME
+    field = jnp.where(field == SHAMIR_PRIME, 0, field)
     used = (
         jnp.arange(rows, dtype=jnp.int32)[None, :]
         < on_device(degree, jnp.int32)[:, None]
     )
-    return jnp.where(used[:, :, None], field, jnp.uint32(0))
+    return jnp.where(used[:, :, None], field, 0)
 
 
 def _recovered(

@@ -95,7 +95,7 @@ class GraphRule:
             return jnp.broadcast_to(self.threshold, (count,))
         degree = jnp.sum(adjacency, axis=1, dtype=jnp.int32)
         # with t = 1, a client without neighbours would reveal its input
-        return jnp.maximum((degree + 1) // 2 + 1, jnp.int32(2))
+        return jnp.maximum((degree + 1) // 2 + 1, 2)
 
     def decide(
         self,
@@ -147,9 +147,7 @@ class GraphRule:
             survivors[0], dtype=jnp.int32
         )
         decided = self.decide(key, survivors[:, members] & filled[None, :], members)
-        lowest = jnp.where(
-            decided.components >= 0, members[decided.components], jnp.int32(-1)
-        )
+        lowest = jnp.where(decided.components >= 0, members[decided.components], -1)
         return LearntRound(
             summed=jnp.zeros(clients, jnp.bool_).at[members].max(decided.summed),
             components=jnp.full(clients, -1, jnp.int32).at[members].max(lowest),

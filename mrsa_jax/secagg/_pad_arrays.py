@@ -200,7 +200,7 @@ def padded_blocks(
     status = status_of(jnp.sum(table.sends, axis=1, dtype=jnp.int32))
     return (
         out,
-        jnp.where((status == jnp.int32(Status.OK))[:, None], totals, jnp.uint32(0)),
+        jnp.where((status == jnp.int32(Status.OK))[:, None], totals, 0),
         status,
     )
 
@@ -238,9 +238,7 @@ def _put(out: Array, rows: Array, place: Place) -> Array:
         jnp.asarray(place.start)[:, None]
         + jnp.arange(rows.shape[2], dtype=jnp.int32)[None, :]
     )
-    where = jnp.where(
-        where < jnp.asarray(place.stop)[:, None], where, jnp.int32(out.shape[1])
-    )
+    where = jnp.where(where < jnp.asarray(place.stop)[:, None], where, out.shape[1])
     return out.at[jnp.asarray(place.members)[:, :, None], where[:, None, :]].set(
         rows, mode="drop"
     )
@@ -275,7 +273,7 @@ def _block_by_xla(
     )
     values = jnp.take(values, where, axis=1, mode="clip")
     here = table.sends[:, None] & (where < place.stop)[None, :]
-    values = jnp.where(here, values, jnp.uint32(0))
+    values = jnp.where(here, values, 0)
     nonce = (
         table.labels[:, None],
         jnp.asarray(place.number),
@@ -284,7 +282,7 @@ def _block_by_xla(
     key = tuple(table.seeds[:, word, None] for word in range(8))
 
     def chunk(number: Array) -> tuple[Array | None, Array]:
-        first = number.astype(jnp.uint32) * jnp.uint32(width)
+        first = number.astype(jnp.uint32) * width
         counters = first + jnp.arange(width, dtype=jnp.uint32)
         words = keystream_words(
             key, counters[None, :], nonce, (table.seeds.shape[0], width)
@@ -298,7 +296,7 @@ def _block_by_xla(
             pads = settled(*_used(table, streams, odd), ring)
             return add(carry[0], pads, ring), pads
 
-        part = lax.dynamic_slice_in_dim(values, number * jnp.int32(size), size, axis=1)
+        part = lax.dynamic_slice_in_dim(values, number * size, size, axis=1)
         start = varying_like((part, jnp.zeros_like(part)), part, streams)
         rows, removed = lax.fori_loop(jnp.int32(0), jnp.int32(2), row, start)
         return rows if padded else None, ring_sum_over(
@@ -329,16 +327,16 @@ def _used(
     ) -> tuple[tuple[Array, ...], Array]:
         tally, subtracted = carry
         for j in range(_UNROLLED):
-            at = begin + jnp.int32(_UNROLLED) * k + jnp.int32(j)
+            at = begin + _UNROLLED * k + j
             use = table.uses[jnp.minimum(at, last)]
-            flip = jnp.where(use & jnp.int32(1) == jnp.int32(1), ones, zero)[:, None]
+            flip = jnp.where(use & 1 == 1, ones, zero)[:, None]
             only = jnp.where(at < end, ones, zero)[:, None]
-            pads = [jnp.take(stream, use >> jnp.int32(1), axis=0) for stream in streams]
+            pads = [jnp.take(stream, use >> 1, axis=0) for stream in streams]
             tally = tallied(tally, pads, flip, only)
-            subtracted = subtracted + (flip & only & jnp.uint32(1))
+            subtracted = subtracted + (flip & only & 1)
         return tally, subtracted
 
-    steps = (jnp.max(end - begin) + jnp.int32(_UNROLLED - 1)) // jnp.int32(_UNROLLED)
+    steps = (jnp.max(end - begin) + _UNROLLED - 1) // _UNROLLED
     shape = (begin.shape[0], streams[0].shape[1])
     start = nothing(shape, len(streams) == 1), jnp.zeros((shape[0], 1), jnp.uint32)
     return lax.fori_loop(jnp.int32(0), steps, step, varying_like(start, steps, streams))

@@ -72,21 +72,21 @@ class Table(NamedTuple):
 
 
 def status_of(count: Array) -> Array:
-    enough = count >= jnp.int32(FEWEST_IN_A_SUM)
+    enough = count >= FEWEST_IN_A_SUM
     return jnp.where(enough, jnp.int32(Status.OK), jnp.int32(Status.TOO_FEW_SURVIVORS))
 
 
 def table_of(round_: Round, edges: Edges, place: Place) -> Table:
     """Sort a block's uses of streams by client."""
     clients = round_.inputs.shape[0]
-    is_member = jnp.asarray(place.members) < jnp.int32(clients)
-    members = jnp.minimum(jnp.asarray(place.members), jnp.int32(clients - 1))
+    is_member = jnp.asarray(place.members) < clients
+    members = jnp.minimum(jnp.asarray(place.members), clients - 1)
     shares = jnp.asarray(round_.shares)[members] & is_member
     sends = jnp.asarray(round_.sends)[members] & is_member
     places, pair_seeds = jnp.asarray(edges.places), jnp.asarray(edges.seeds)
     size, pairs = members.shape[0], places.shape[0]
     # where edges are traced, those that are absent are pairs of a client with itself
-    is_pair = jnp.all(places >= jnp.int32(0), axis=1) & (places[:, 0] != places[:, 1])
+    is_pair = jnp.all(places >= 0, axis=1) & (places[:, 0] != places[:, 1])
     shared = is_pair & jnp.all(shares[places], axis=1)
     ids = jnp.asarray(round_.seeds.client_ids)[members][places]
     rows, uses = [], []
@@ -94,16 +94,12 @@ def table_of(round_: Round, edges: Edges, place: Place) -> Table:
         senders, other = places[:, me], places[:, 1 - me]
         is_lost = (~sends[other]).astype(jnp.int32)
         used = shared & sends[senders]
-        rows.append(
-            jnp.where(used, jnp.int32(2) * senders + is_lost, jnp.int32(2 * size))
-        )
+        rows.append(jnp.where(used, 2 * senders + is_lost, 2 * size))
         is_larger = (ids[:, me] > ids[:, 1 - me]).astype(jnp.int32)
-        uses.append(jnp.int32(2) * jnp.arange(pairs, dtype=jnp.int32) + is_larger)
+        uses.append(2 * jnp.arange(pairs, dtype=jnp.int32) + is_larger)
     slots = jnp.arange(size, dtype=jnp.int32)
-    rows.append(
-        jnp.where(sends, jnp.int32(2) * slots + jnp.int32(1), jnp.int32(2 * size))
-    )
-    uses.append(jnp.int32(2) * (slots + jnp.int32(pairs)))
+    rows.append(jnp.where(sends, 2 * slots + 1, 2 * size))
+    uses.append(2 * (slots + pairs))
     keys, values = lax.sort((jnp.concatenate(rows), jnp.concatenate(uses)), num_keys=1)
     # unrolled: one program of gathers instead of a loop
     every = jnp.arange(2 * size + 1, dtype=jnp.int32)

@@ -280,15 +280,15 @@ def _plain_sum(
     Of none if they are few.
     """
     members, start, ring = item
-    here = sends[members] & (members >= jnp.int32(0))
+    here = sends[members] & (members >= 0)
 
     def own(member: Array) -> Array:
         return lax.dynamic_slice(inputs, (member, start), (1, width))[0]
 
-    rows = jax.vmap(own)(jnp.maximum(members, jnp.int32(0)))
-    total = ring_sum_over(jnp.where(here[:, None], rows, jnp.uint32(0)), ring)
+    rows = jax.vmap(own)(jnp.maximum(members, 0))
+    total = ring_sum_over(jnp.where(here[:, None], rows, 0), ring)
     status = status_of(jnp.sum(here, dtype=jnp.int32))
-    return jnp.where(status == jnp.int32(Status.OK), total, jnp.uint32(0)), status
+    return jnp.where(status == jnp.int32(Status.OK), total, 0), status
 
 
 def _all_pairs(size: int) -> np.ndarray:

@@ -51,7 +51,7 @@ class AggregatorState(NamedTuple):
         width = self.half_width
         if clip_rule is not None:
             width = _advance(clip_rule, width, update, is_learnt)
-        return AggregatorState(self.round_index + jnp.int32(1), width)
+        return AggregatorState(self.round_index + 1, width)
 
 
 @by_value

@@ -198,7 +198,7 @@ def _seconds(
     # wait for it.
     moving = answers / model.down_bytes_per_second + up / model.up_bytes_per_second
     working = client @ jnp.stack(jax.tree.leaves(model.client_seconds))
-    wait = jnp.max(jnp.where(sends, moving + working, jnp.float32(0)), axis=-1)
+    wait = jnp.max(jnp.where(sends, moving + working, 0), axis=-1)
     shared = jnp.maximum(up.sum(axis=-1), answers.sum(axis=-1))
     wait = jnp.maximum(wait, shared / model.server_bytes_per_second)
     removing = server @ jnp.stack(jax.tree.leaves(model.server_seconds))

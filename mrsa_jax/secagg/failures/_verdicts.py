@@ -52,7 +52,7 @@ def verdict(adjacency: _Graph, survivors: _Alive, thresholds: _Limits) -> Verdic
     components = _components(rows, survivors, silent)
     apart = components.count > 1
     # 2 t <= |Adj| + 1, without a product that could overflow
-    most = (_sizes(rows) + jnp.int32(1)) // jnp.int32(2)
+    most = (_sizes(rows) + 1) // 2
     byte = (
         _flag(NO_SUM, _ends_without_a_sum(rows, survivors, thresholds))
         | _flag(UNRELIABLE, lost.any())
@@ -82,7 +82,7 @@ def planted_byte(
     summed = survivors[3]
     side = _packed(summed & (cut == cut[jnp.argmax(summed)]))
     is_parted = summed.any() & (judged.first == side).all()
-    is_first = jnp.where(client >= jnp.int32(0), first_lost, is_parted)
+    is_first = jnp.where(client >= 0, first_lost, is_parted)
     return judged.byte | _flag(PLANTED_FIRST, is_first)
 
 
@@ -105,7 +105,7 @@ def _sizes(sets: _Rows) -> Int32[Array, " n"]:
 
 def _touching(rows: _Rows, part: _Set) -> Bool[Array, " n"]:
     """Mark the clients that are joined to at least one of a set."""
-    return ((rows & part[None, :]) != jnp.uint32(0)).any(axis=-1)
+    return ((rows & part[None, :]) != 0).any(axis=-1)
 
 
 def _silent_and_lost(
@@ -132,7 +132,7 @@ def _ends_without_a_sum(
     heeded = jnp.stack([*survivors[:3], sends, answers])
     lost = _silent_and_lost(rows, heeded, thresholds)[1]
     num_summed = jnp.sum(sends, dtype=jnp.int32)
-    return (num_summed < jnp.int32(FEWEST_IN_A_SUM)) | lost.any()
+    return (num_summed < FEWEST_IN_A_SUM) | lost.any()
 
 
 def _holders(rows: _Rows, present: Bool[Array, " n"]) -> Int32[Array, " n"]:
@@ -190,7 +190,5 @@ def _first_of(members: _Set) -> _Set:
     """Keep only the first member of a set."""
     words = jnp.arange(members.shape[0])
     # x & -x is the lowest bit of a word
-    lowest = members & (~members + jnp.uint32(1))
-    return jnp.where(
-        words == jnp.argmax(members != jnp.uint32(0)), lowest, jnp.uint32(0)
-    )
+    lowest = members & (~members + 1)
+    return jnp.where(words == jnp.argmax(members != 0), lowest, 0)
