@@ -183,62 +183,49 @@ def checked_round(
     survivors: ArrayLike | None = None,
 ) -> Round:
     """Return a round after checking that its parts fit."""
-    values = (
-        inputs if isinstance(inputs, np.ndarray | jax.Array) else np.asarray(inputs)
-    )
+    values = _array(inputs)
     require(values.dtype == np.uint32, "inputs", "must be uint32", values.dtype)
-    require(
-        values.ndim == 2,
-        "inputs",
-        "must have the shape [participants, dim]",
-        values.shape,
-    )
+    rule = "must have the shape [participants, dim]"
+    require(values.ndim == 2, "inputs", rule, values.shape)
     participants, dim = values.shape
-    members = seeds.client_ids.shape
-    require(
-        members == (participants,),
-        "seeds",
-        "must match `inputs`",
-        members,
-        values.shape,
-    )
-    rows, edges = seeds.pair_seed.shape[0], seeds.edges.shape[0]
+    ids = seeds.client_ids.shape
+    fits = ids == (participants,)
+    require(fits, "seeds", "must match `inputs`", ids, values.shape)
+    rows = seeds.pair_seed.shape[0]
+    edges = seeds.edges.shape[0]
     require(rows == edges, "seeds", "must have a pair seed for each edge", rows, edges)
-    last = max(block.members[-1] for block in plan)
-    stop = max(block.stop for block in plan)
-    fits = last < participants and stop <= dim
-    require(
-        fits, "plan", "must fit the shape of `inputs`", (last + 1, stop), values.shape
+    needed = (
+        max(block.members[-1] for block in plan) + 1,
+        max(block.stop for block in plan),
     )
+    fits = needed[0] <= participants and needed[1] <= dim
+    require(fits, "plan", "must fit the shape of `inputs`", needed, values.shape)
     is_single = present is None or survivors is None
     require(is_single, "present", "must not be set if `survivors` is given")
     if survivors is not None:
-        steps = survivors if isinstance(survivors, jax.Array) else np.asarray(survivors)
-        require(steps.dtype == np.bool_, "survivors", "must be bool", steps.dtype)
         shape = (5, participants)
-        require(
-            steps.shape == shape,
-            "survivors",
-            f"must have the shape {shape}",
-            steps.shape,
-        )
-        shares, sends = steps[2], steps[3]
+        rule = f"must have the shape {shape}"
+        steps = _checked_flags(survivors, "survivors", shape, rule)
+        shares = steps[2]
+        sends = steps[3]
     else:
-        here = np.ones(participants, np.bool_) if present is None else present
-        here = here if isinstance(here, jax.Array) else np.asarray(here)
-        require(here.dtype == np.bool_, "present", "must be bool", here.dtype)
-        require(
-            here.shape == (participants,), "present", "must match `inputs`", here.shape
-        )
-        shares = sends = here
-    return Round(
-        seeds,
-        values,
-        shares,
-        sends,
-        nonce_word(round_index, "round_index"),
-        np.uint32(0),
-    )
+        everybody = np.ones(participants, np.bool_) if present is None else present
+        rule = "must match `inputs`"
+        shares = sends = _checked_flags(everybody, "present", (participants,), rule)
+    number = nonce_word(round_index, "round_index")
+    return Round(seeds, values, shares, sends, number, np.uint32(0))
+
+
+def _checked_flags(flags: Any, argument: str, shape: tuple[int, ...], rule: str) -> Any:
+    array = _array(flags)
+    require(array.dtype == np.bool_, argument, "must be bool", array.dtype)
+    require(array.shape == shape, argument, rule, array.shape)
+    return array
+
+
+def _array(values: Any) -> Any:
+    """Return an array of JAX as it is, anything else as one of NumPy."""
+    return values if isinstance(values, jax.Array) else np.asarray(values)
 
 
 @functools.partial(jax.jit, static_argnames=("plan",))
@@ -282,10 +269,10 @@ def _plain_sum(
     members, start, ring = item
     here = sends[members] & (members >= 0)
 
-    def own(member: Array) -> Array:
+    def row_of(member: Array) -> Array:
         return lax.dynamic_slice(inputs, (member, start), (1, width))[0]
 
-    rows = jax.vmap(own)(jnp.maximum(members, 0))
+    rows = jax.vmap(row_of)(jnp.maximum(members, 0))
     total = ring_sum_over(jnp.where(here[:, None], rows, 0), ring)
     status = status_of(jnp.sum(here, dtype=jnp.int32))
     return jnp.where(status == jnp.int32(Status.OK), total, 0), status
@@ -350,25 +337,48 @@ class _Pairs:
 def _compiled(
     round_: Round, plan: SegmentPlan, padded: bool
 ) -> tuple[Array, RingResult]:
+    from mrsa_jax._core.chacha20_loops import TILE
+    from mrsa_jax.secagg._pad_loops import pad_tiles
+
     inputs = np.ascontiguousarray(round_.inputs)
-    sends, self_seed = np.asarray(round_.sends), np.asarray(round_.seeds.self_seed)
+    sends = np.asarray(round_.sends)
+    self_seed = np.asarray(round_.seeds.self_seed)
     out = np.zeros(inputs.shape if padded else (0, inputs.shape[1]), np.uint32)
-    pairs, first, index = _Pairs(round_), int(round_.first), round_.index
-    totals, statuses, running = [], [], []
-    for number, block in enumerate(plan, first):
+    pairs = _Pairs(round_)
+    totals = []
+    statuses = []
+    running: list[Any] = []
+    for number, block in enumerate(plan, int(round_.first)):
         members = np.asarray(block.members, np.int32)
         here = sends[members]
         total = np.zeros(block.stop - block.start, np.uint32)
         enough = here.sum() >= FEWEST_IN_A_SUM
         if padded or enough:
             edges = pairs.used(block)
-            nonces = np.asarray(
-                [[PAIR_PAD, number, index], [SELF_PAD, number, index]], np.uint32
+            nonces = [[label, number, round_.index] for label in (PAIR_PAD, SELF_PAD)]
+            is_power = is_power_of_two(block.modulus)
+            pad = functools.partial(
+                pad_tiles,
+                inputs,
+                block.start,
+                block.stop,
+                members,
+                here,
+                edges.places,
+                edges.seeds,
+                np.ascontiguousarray(self_seed[members]),
+                np.asarray(nonces, np.uint32),
+                np.uint32(0 if is_power else block.modulus),
+                np.uint32(block.modulus - 1 if is_power else 2**32 - 1),
+                out,
+                total,
             )
-            self_seeds = np.ascontiguousarray(self_seed[members])
-            running += _start_tiles(
-                (inputs, block, members, here, edges, self_seeds, nonces), out, total
-            )
+            tiles = -(-len(total) * words_per_residue(block.modulus) // TILE)
+            # more parts than cores: a core that is kept waiting holds up one part, not
+            # half of the work
+            parts = min(4 * num_cores(), tiles)
+            bounds = np.linspace(0, tiles, parts + 1).astype(int).tolist()
+            running += start_over_cores(pad, bounds[:-1], bounds[1:])
         totals.append(total)
         statuses.append(Status.OK if enough else Status.TOO_FEW_SURVIVORS)
     for job in running:
@@ -379,45 +389,6 @@ def _compiled(
     # nothing else holds these arrays, so the device may share their memory
     *sums, status, sent = jax.device_put((*totals, np.asarray(statuses, np.int32), out))
     return sent, RingResult(tuple(sums), status)
-
-
-def _start_tiles(job: tuple[Any, ...], out: np.ndarray, total: np.ndarray) -> list[Any]:
-    """Share a block's tiles of coordinates over the cores.
-
-    Return what is to be waited for.
-    """
-    from mrsa_jax._core.chacha20_loops import TILE
-    from mrsa_jax.secagg._pad_loops import pad_tiles
-
-    inputs, block, members, here, edges, self_seeds, nonces = job
-    is_power = is_power_of_two(block.modulus)
-    modulus = np.uint32(0 if is_power else block.modulus)
-    low_bits = np.uint32(block.modulus - 1 if is_power else 2**32 - 1)
-    tiles = -(-len(total) * words_per_residue(block.modulus) // TILE)
-
-    def part(first: int, last: int) -> None:
-        pad_tiles(
-            inputs,
-            block.start,
-            block.stop,
-            members,
-            here,
-            edges.places,
-            edges.seeds,
-            self_seeds,
-            nonces,
-            modulus,
-            low_bits,
-            first,
-            last,
-            out,
-            total,
-        )
-
-    # more parts than cores: a core that is kept waiting holds up one part, not half of
-    # the work
-    bounds = np.linspace(0, tiles, min(4 * num_cores(), tiles) + 1).astype(int)
-    return start_over_cores(part, bounds[:-1].tolist(), bounds[1:].tolist())
 
 
 def _arrays(round_: Round, plan: SegmentPlan, padded: bool) -> tuple[Array, RingResult]:
