@@ -348,14 +348,16 @@ def _compiled(
     totals = []
     statuses = []
     running: list[Any] = []
-    for number, block in enumerate(plan, int(round_.first)):
+    first = int(round_.first)
+    index = round_.index
+    for number, block in enumerate(plan, first):
         members = np.asarray(block.members, np.int32)
         here = sends[members]
         total = np.zeros(block.stop - block.start, np.uint32)
         enough = here.sum() >= FEWEST_IN_A_SUM
         if padded or enough:
             edges = pairs.used(block)
-            nonces = [[label, number, round_.index] for label in (PAIR_PAD, SELF_PAD)]
+            nonces = [[PAIR_PAD, number, index], [SELF_PAD, number, index]]
             is_power = is_power_of_two(block.modulus)
             pad = functools.partial(
                 pad_tiles,
