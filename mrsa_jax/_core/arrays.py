@@ -115,7 +115,7 @@ def zeros(shape: int | tuple[int, ...], dtype: Any) -> Array:
     return jnp.zeros(shape, dtype) if isinstance(host, jax.core.Tracer) else host
 
 
-def host_array(values: Any, argument: str) -> np.ndarray:
+def host_array(values: object, argument: str) -> np.ndarray:
     """Convert a user's values to a NumPy array of any type.
 
     Raises:
@@ -161,7 +161,7 @@ def _whole_numbers(array: np.ndarray, argument: str) -> np.ndarray:
     return array.astype(np.int64)
 
 
-def binary_matrix(values: Any, argument: str) -> np.ndarray:
+def binary_matrix(values: object, argument: str) -> np.ndarray:
     """Return a non-empty matrix of bools, or of integers 0 and 1, as bools."""
     rule = "must be a boolean (or 0/1 integer) matrix [rounds, clients]"
     try:
@@ -183,7 +183,7 @@ def check_integers(values: Any, argument: str, minimum: int) -> list[int]:
 
 
 def check_thresholds(
-    value: Any, argument: str, count: int, *, batch: bool = False
+    value: object, argument: str, count: int, *, batch: bool = False
 ) -> Any:
     """Return int32[] or int32[count], each at least 1, or raise.
 
@@ -216,7 +216,7 @@ def check_thresholds(
     return limits.astype(np.int32)
 
 
-def number_or_vector(value: Any, argument: str) -> np.ndarray:
+def number_or_vector(value: object, argument: str) -> np.ndarray:
     """Return a finite number, or one per client, as float64."""
     rule = "must be a number or one number per client"
     array = _plain_array(value, argument, rule, kinds="fiu").astype(np.float64)
@@ -225,20 +225,20 @@ def number_or_vector(value: Any, argument: str) -> np.ndarray:
     return array
 
 
-def one_number(value: Any, argument: str) -> float:
+def one_number(value: object, argument: str) -> float:
     """Return one finite number as a Python float, or raise."""
     number = number_or_vector(value, argument)
     require(number.ndim == 0, argument, "must be one number", f"shape {number.shape}")
     return float(number)
 
 
-def integer_or_vector(value: Any, argument: str) -> np.ndarray:
+def integer_or_vector(value: object, argument: str) -> np.ndarray:
     """Return an integer or a vector of them, one per client, as int64, or raise."""
     rule = "must be an integer or one integer per client"
     return _plain_array(value, argument, rule, kinds="iu").astype(np.int64)
 
 
-def _plain_array(value: Any, argument: str, rule: str, kinds: str) -> np.ndarray:
+def _plain_array(value: object, argument: str, rule: str, kinds: str) -> np.ndarray:
     require(not holds_traced(value), argument, KNOWN, value)
     is_bool = isinstance(value, bool)
     require(not is_bool and not isinstance(value, str), argument, rule, value)

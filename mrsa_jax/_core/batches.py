@@ -133,7 +133,7 @@ def samples_at_once(kind: str, input_shape: Sequence[int]) -> int:
     return at_once(kind, 4 * 32 * math.prod(input_shape))
 
 
-def map_tiles(function: Callable[[Any], Any], items: Any, tile: int) -> Any:
+def map_tiles(function: Callable[[object], object], items: object, tile: int) -> Any:
     """Map a function over the leading axis of a pytree, `tile` items at once.
 
     A tile of one is no batch: its branches are taken, not computed both. Tiles are of

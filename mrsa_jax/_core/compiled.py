@@ -18,7 +18,7 @@ import numpy as np
 from mrsa_jax._core.forms import chosen_form
 
 
-def compiled(function: Callable[..., Any]) -> Any:
+def compiled(function: Callable[..., object]) -> Any:
     """Compile a function of NumPy arrays and integers by numba.
 
     Raises:

@@ -68,7 +68,7 @@ def memory_stats() -> dict[str, int]:
 
 def _default_device() -> Any:
     """Return the default device, or the name of its platform."""
-    chosen: Any = getattr(jax.config, "jax_default_device", None)
+    chosen: object = getattr(jax.config, "jax_default_device", None)
     return jax.local_devices()[0] if chosen is None else chosen
 
 

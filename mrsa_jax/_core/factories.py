@@ -114,7 +114,7 @@ def is_chance(value: Any) -> Array:
     return jnp.logical_and(value >= 0, value <= 1)
 
 
-def is_whole(value: Any, lowest: int, highest: int) -> Array:
+def is_whole(value: object, lowest: int, highest: int) -> Array:
     """Return whether a traced number is an integer in a range; of 64 bits too.
 
     Examples:
@@ -133,7 +133,7 @@ def is_whole(value: Any, lowest: int, highest: int) -> Array:
     return inside & (numbers == jnp.floor(numbers))
 
 
-def program_of(tree: Any) -> tuple[Any, ...]:
+def program_of(tree: object) -> tuple[Any, ...]:
     """Return the key of the program that runs a pytree of schemes.
 
     Numbers of the schemes do not count.
@@ -157,7 +157,7 @@ def program_of(tree: Any) -> tuple[Any, ...]:
     return structure, tuple((np.shape(leaf), _type_of(leaf)) for leaf in leaves)
 
 
-def _type_of(leaf: Any) -> np.dtype:
+def _type_of(leaf: object) -> np.dtype:
     return leaf.dtype if isinstance(leaf, jax.Array) else jnp.result_type(leaf)
 
 

@@ -43,7 +43,7 @@ Name = Annotated[str | None, shown("NAME")]
 Number = Annotated[float | None, shown("X")]
 
 
-def _renamed(cls: Any) -> dict[str, str]:
+def _renamed(cls: object) -> dict[str, str]:
     """Return the fields of settings whose flags have other names, and these names.
 
     Examples:
@@ -98,12 +98,12 @@ class Within:
         self.rule = rule or f"must be at least {low}"
 
 
-def check_ranges(config: Any) -> None:
+def check_ranges(config: object) -> None:
     """Raise `ConfigurationError` for the first setting out of its range.
 
     A class that gives a setting of its base another default leaves it its range.
     """
-    cls: Any = type(config)
+    cls: object = type(config)
     for name, ranges in _ranges(cls).items():
         value = getattr(config, name)
         for number in value if isinstance(value, tuple | list) else (value,):

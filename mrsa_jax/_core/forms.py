@@ -13,7 +13,7 @@ import importlib.util
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, Literal
+from typing import Literal
 
 import jax
 
@@ -67,7 +67,7 @@ def use_form(form: str | None) -> Iterator[None]:
         yield
 
 
-def chosen_form(offered: tuple[Form, ...], *values: Any) -> Form:
+def chosen_form(offered: tuple[Form, ...], *values: object) -> Form:
     """Return in which of its forms an operation runs.
 
     Args:

@@ -24,7 +24,7 @@ _LOG_ROOT_2_PI = 0.5 * np.log(2.0 * np.pi)
 
 
 @usual_floats
-def true_positive_rate(mu: Any, fpr: Any) -> Float64[np.ndarray, "*_"]:
+def true_positive_rate(mu: object, fpr: object) -> Float64[np.ndarray, "*_"]:
     """Return the best test's rate of detection at this rate of false alarms.
 
     Examples:
@@ -40,7 +40,7 @@ def true_positive_rate(mu: Any, fpr: Any) -> Float64[np.ndarray, "*_"]:
 
 
 @usual_floats
-def advantage(mu: Any) -> Float64[np.ndarray, "*_"]:
+def advantage(mu: object) -> Float64[np.ndarray, "*_"]:
     """Return the largest gain over guessing, 2 Phi(mu/2) - 1 = delta(0)."""
     from scipy import special
 
@@ -50,7 +50,7 @@ def advantage(mu: Any) -> Float64[np.ndarray, "*_"]:
 
 
 @usual_floats
-def delta(mu: Any, epsilon: Any) -> Float64[np.ndarray, "*_"]:
+def delta(mu: object, epsilon: object) -> Float64[np.ndarray, "*_"]:
     """Return delta at epsilon from 0 on, of arrays that broadcast.
 
     Examples:
@@ -86,14 +86,14 @@ def _log_delta(epsilon: Any, mu: Any) -> np.ndarray:
     return np.asarray(np.where((x < 0) & (mu >= _SMALL), below, away))
 
 
-def _mills(at: Any) -> np.ndarray:
+def _mills(at: object) -> np.ndarray:
     from scipy import special
 
     return np.asarray(np.sqrt(np.pi / 2) * special.erfcx(at / np.sqrt(2.0)))
 
 
 @usual_floats
-def epsilon(mu: Any, delta: Any) -> Float64[np.ndarray, "*_"]:
+def epsilon(mu: object, delta: object) -> Float64[np.ndarray, "*_"]:
     """Return the least epsilon >= 0 with delta(epsilon) <= delta.
 
     The root of log delta lies between 0 and mu (z + mu/2), z = sqrt(2 log(1/delta)), as

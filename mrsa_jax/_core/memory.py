@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pathlib
 import sys
-from typing import Any
 
 from mrsa_watch._base.errors import require
 
@@ -13,7 +12,7 @@ _PROCESS = pathlib.Path("/proc/self")
 _MACHINE = pathlib.Path("/proc/meminfo")
 
 
-def memory_words(needed: int, argument: str, value: Any, reduce: str) -> str:
+def memory_words(needed: int, argument: str, value: object, reduce: str) -> str:
     """Say how much memory work needs and how much is available, or refuse it.
 
     Every command states its need by this before it begins.

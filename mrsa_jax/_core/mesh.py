@@ -11,7 +11,7 @@ from jax.sharding import Mesh, PartitionSpec
 from mrsa_watch._base.errors import require
 
 
-def varying_like(start: Any, *values: Any) -> Any:
+def varying_like(start: object, *values: object) -> Any:
     """Make the start of a loop vary over the devices as its data do.
 
     Inside a caller's `shard_map`, constants are the same on all devices of the mesh and
@@ -28,13 +28,13 @@ def varying_like(start: Any, *values: Any) -> Any:
     if not axes:
         return start
 
-    def spread(leaf: Any) -> Any:
+    def spread(leaf: object) -> Any:
         return lax.pcast(leaf, tuple(sorted(axes - _axes(leaf))), to="varying")
 
     return jax.tree.map(spread, start)
 
 
-def _axes(leaf: Any) -> frozenset[str]:
+def _axes(leaf: object) -> frozenset[str]:
     """Return the mesh axes along which an array may differ."""
     return frozenset(jax.typeof(leaf).manual_axis_type.varying)
 

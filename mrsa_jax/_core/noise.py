@@ -7,8 +7,6 @@ mechanism that releases C y + z.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from jaxtyping import Float64
 
@@ -20,7 +18,7 @@ _MOST_SPREADS = 1e153  # its square is a float
 
 
 def check_noise(
-    noise: Any, rounds: int, argument: str = "noise"
+    noise: object, rounds: int, argument: str = "noise"
 ) -> Float64[np.ndarray, "*_"] | None:
     """Return the noise of sums as one of three forms, or raise.
 
@@ -78,7 +76,7 @@ def check_noise(
     return covariance_root(array, argument)
 
 
-def check_spread(spread: Any) -> float:
+def check_spread(spread: object) -> float:
     """Return the standard deviation of the others' updates, or raise.
 
     Examples:

@@ -57,7 +57,7 @@ def quick_for_little(
             return jax.jit(function, compiler_options=_quick_options(), **options)
 
         @functools.wraps(function)
-        def chosen(*arguments: Any, **named: Any) -> Any:
+        def chosen(*arguments: object, **named: object) -> Any:
             is_much = (
                 platform() != "cpu" or is_tracing() or entries(*arguments) > LITTLE
             )

@@ -215,14 +215,14 @@ def _hint(text: str, rows: Mapping[str, Any]) -> str:
 
 def own_row(
     name: str,
-    factory: Callable[..., Any],
+    factory: Callable[..., object],
     label: str | Callable[..., str] | None,
     papers: str | Sequence[str],
     *,
     nouns: str,
     given: Sequence[str],
     taken: Collection[str],
-    depends: Any = None,
+    depends: object = None,
 ) -> dict[str, Any]:
     """Make the part of a user's own row that all registries share.
 
@@ -279,7 +279,7 @@ def own_row(
     }
 
 
-def made(factory: Callable[..., Any], what: str, *values: Any) -> Any:
+def made(factory: Callable[..., object], what: str, *values: object) -> Any:
     """Call a user's factory.
 
     An error in it is reported as a fault of the factory.
@@ -298,7 +298,7 @@ def made(factory: Callable[..., Any], what: str, *values: Any) -> Any:
         ) from error
 
 
-def check_pytree(value: Any, argument: str) -> None:
+def check_pytree(value: object, argument: str) -> None:
     """Raise if a scheme is no pytree, saying what its class needs to be one."""
     import jax
 
@@ -311,7 +311,7 @@ def check_pytree(value: Any, argument: str) -> None:
     require(not jax.tree_util.all_leaves([value]), argument, rule, value)
 
 
-def written(parameter: Any) -> str:
+def written(parameter: object) -> str:
     """Return a parameter as flags and files write it."""
     return f"{parameter:g}" if isinstance(parameter, float) else str(parameter)
 
@@ -319,7 +319,7 @@ def written(parameter: Any) -> str:
 def label_of_words(words: str) -> Callable[..., str]:
     """Return the label of words and, in parentheses, parameters."""
 
-    def label(*parameters: Any) -> str:
+    def label(*parameters: object) -> str:
         texts = [
             getattr(value, "label", None) or written(value) for value in parameters
         ]
@@ -329,7 +329,7 @@ def label_of_words(words: str) -> Callable[..., str]:
 
 
 def _parameters(
-    factory: Callable[..., Any], num_leading: int, rule: str
+    factory: Callable[..., object], num_leading: int, rule: str
 ) -> tuple[tuple[str, ...], int, int | float]:
     """Return the names of a factory's parameters behind the given.
 

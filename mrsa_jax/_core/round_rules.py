@@ -189,17 +189,17 @@ def kept_blocks(
     return Kept(survivors.at[_V3].set(listed).at[_V4].set(answers), sent)
 
 
-def check_policy(name: Any, argument: str = "policy") -> str:
+def check_policy(name: object, argument: str = "policy") -> str:
     """Return the name of a policy, or raise naming the nearest."""
     return check_known(name, argument, _POLICIES, "a known policy")
 
 
-def block_labels(blocks: Any, num_clients: int) -> Int32[Array, " clients"]:
+def block_labels(blocks: object, num_clients: int) -> Int32[Array, " clients"]:
     """Return each client's block number, from T or from the numbers."""
     return on_device(block_numbers(blocks, num_clients))
 
 
-def block_numbers(blocks: Any, num_clients: int) -> Int32[np.ndarray, " clients"]:
+def block_numbers(blocks: object, num_clients: int) -> Int32[np.ndarray, " clients"]:
     """Return `block_labels` on the host."""
     if isinstance(blocks, int | np.integer) and not isinstance(blocks, bool):
         size = check_size(blocks, "blocks")
@@ -220,7 +220,7 @@ def block_numbers(blocks: Any, num_clients: int) -> Int32[np.ndarray, " clients"
 
 
 def with_weights(
-    rows: Shaped[np.ndarray, "*trials sums clients"], weights: Any
+    rows: Shaped[np.ndarray, "*trials sums clients"], weights: object
 ) -> Shaped[np.ndarray, "*trials sums clients"]:
     """Return P of learnt sums: who is in each, times the weights that the sums had.
 

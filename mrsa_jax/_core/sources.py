@@ -214,11 +214,11 @@ def _version_of_module(name: str) -> str:
 
 
 def code_of(
-    factory: Any,
+    factory: object,
     name: str,
     caller: str,
     plugins: Iterable[str] = (),
-    depends: Any = None,
+    depends: object = None,
 ) -> Code:
     """Make the callable that digests a factory's code.
 
@@ -255,7 +255,7 @@ def code_of(
     return Code(factory, name, "factory", depends, texts, tops)
 
 
-def _module(thing: Any) -> str:
+def _module(thing: object) -> str:
     while isinstance(thing, functools.partial):
         thing = thing.func
     named = thing if isinstance(thing, type | types.FunctionType) else type(thing)

@@ -129,7 +129,7 @@ class Walk:
         self._attributes: set[str] = set()  # that some code reads
         self._passed: set[str] = set()  # modules of libraries that are values
 
-    def digest(self, root: Any, argument: str) -> str:
+    def digest(self, root: object, argument: str) -> str:
         """Return the digest of an object.
 
         Args:
@@ -154,7 +154,7 @@ class Walk:
                 "depends=pathlib.Path('data.npy') for the content of a file"
             ) from error.__cause__
 
-    def _digest(self, root: Any) -> str:
+    def _digest(self, root: object) -> str:
         content = hashlib.sha256()
         pending = [root]
         while pending:
@@ -176,7 +176,7 @@ class Walk:
             pending.extend(reversed(parts))
         return content.hexdigest()[:32]
 
-    def _told(self, thing: Any) -> Told:
+    def _told(self, thing: object) -> Told:
         """Return the words of an object that was not met yet, and its parts."""
         constant = self._constant(thing)
         if constant is not None:
@@ -195,12 +195,12 @@ class Walk:
         rule = _RULES.get(type(thing), Walk._instance)
         return rule(self, thing)
 
-    def _check_inside(self, thing: Any) -> None:
+    def _check_inside(self, thing: object) -> None:
         if id(thing) in self._outside:
             name, _ = self._outside[id(thing)]
             raise _UnaccountedError(name, _READS_OUTSIDE)
 
-    def _constant(self, thing: Any, depth: int = 0) -> str | None:
+    def _constant(self, thing: object, depth: int = 0) -> str | None:
         """Return the words of a value that cannot change.
 
         A number, a text, code, tuples of them.
@@ -264,7 +264,7 @@ class Walk:
         self._met_library(module)
         return f"{module}.{name}"
 
-    def _patches(self, thing: Any) -> list[Any]:
+    def _patches(self, thing: object) -> list[Any]:
         """Return the functions of a user's that were put into a class of a library."""
         if not isinstance(thing, type):
             return []
@@ -298,7 +298,7 @@ class Walk:
         """Return the globals that a function uses, by name."""
         uses, attributes = names_used(function.__code__)
         self._attributes |= attributes
-        used: list[Any] = []
+        used: list[object] = []
         for use in uses:
             if use.level < 0:
                 used += self._global(function, use)
@@ -339,12 +339,12 @@ class Walk:
             self._refuse(outside, function.__qualname__)
             return [f"import {name}", list(use.attributes)]
         try:
-            module: Any = importlib.import_module(name)
+            module: object = importlib.import_module(name)
         except Exception:  # it fails when the function runs, or is not needed there
             return [f"missing {name}"]
         if not use.attributes:
             return self._read(function, name, module, ())
-        used: list[Any] = []
+        used: list[object] = []
         for attribute in use.attributes:
             if not hasattr(module, attribute) and _is_found(f"{name}.{attribute}"):
                 importlib.import_module(f"{name}.{attribute}")
@@ -355,7 +355,7 @@ class Walk:
         self,
         function: types.FunctionType,
         name: str,
-        thing: Any,
+        thing: object,
         behind: tuple[str, ...],
     ) -> list[Any]:
         """Resolve a name, or the attributes behind it where it is a module."""
@@ -378,7 +378,7 @@ class Walk:
         self,
         function: types.FunctionType,
         name: str,
-        thing: Any,
+        thing: object,
         holder: types.ModuleType,
     ) -> list[Any]:
         """Return an attribute of a library's module.
@@ -399,7 +399,7 @@ class Walk:
         if outside is not None and not self._is_named:
             raise _UnaccountedError(outside, f"{_READS_OUTSIDE}, in {where}")
 
-    def _is_own(self, thing: Any) -> bool:
+    def _is_own(self, thing: object) -> bool:
         """Return whether an object is code of a user's, or wraps some."""
         for _ in range(_MOST_NESTED):
             if isinstance(thing, types.FunctionType):
@@ -453,7 +453,7 @@ class Walk:
         Modules that are imported later add names.
         """
         inner = f"{thing.names.get('__name__')}."
-        parts: list[Any] = []
+        parts: list[object] = []
         for name in sorted(thing.names):
             value = thing.names[name]
             if name in _OF_MODULES:
@@ -513,7 +513,7 @@ class Walk:
         words = f"dtype {thing!r} {thing.byteorder} {thing.itemsize} {thing.alignment}"
         return words, [fields, dict(thing.metadata or {})]
 
-    def _scalar(self, thing: Any) -> Told:
+    def _scalar(self, thing: object) -> Told:
         """Describe a single value of NumPy."""
         import numpy as np
 
@@ -536,7 +536,7 @@ class Walk:
         self.files += [(file.name, digest) for file, digest in files]
         return "path", [(str(file.relative_to(path)), digest) for file, digest in files]
 
-    def _instance(self, thing: Any) -> Told:
+    def _instance(self, thing: object) -> Told:
         """Describe a value of a class.
 
         What its built-in base holds, slots and attributes.
@@ -589,7 +589,7 @@ class _Globals:
         names: What they mean.
     """
 
-    def __init__(self, names: dict[str, Any]) -> None:
+    def __init__(self, names: dict[str, object]) -> None:
         self.names = names
 
 
@@ -644,13 +644,13 @@ def _module_of(kind: type) -> str:
     return kind.__module__ if isinstance(kind.__module__, str) else "builtins"
 
 
-def _kind(thing: Any) -> str:
+def _kind(thing: object) -> str:
     """Return the name of an object's class, or its own where it has one."""
     kind = thing if isinstance(thing, type) else type(thing)
     return f"{kind.__qualname__} {getattr(thing, '__qualname__', '')}"
 
 
-def _more(thing: Any) -> dict[str, Any]:
+def _more(thing: object) -> dict[str, Any]:
     """Return the attributes of a function or a class."""
     return {name: value for name, value in vars(thing).items() if name not in _NOT_TOLD}
 
@@ -662,7 +662,7 @@ def _content(cell: types.CellType) -> Any:
         return _MISSING
 
 
-def _module_with(name: str, thing: Any) -> str | None:
+def _module_with(name: str, thing: object) -> str | None:
     """Return the name of a loaded module that has an object by its name."""
     several = list(sys.modules.items())
     return next(
@@ -696,13 +696,13 @@ def _virtual(thing: type) -> Iterable[Any]:
     """Return references to the classes that were registered with an abstract one."""
     import _abc  # type: ignore[import-not-found]
 
-    registered: Iterable[Any] = _abc._get_dump(thing)[0]
+    registered: Iterable[object] = _abc._get_dump(thing)[0]
     return registered
 
 
 def _pytree(thing: type) -> Any:
     """Return the rule by which JAX flattens a class, None without one."""
-    registry: dict[type, Any] = getattr(
+    registry: dict[type, object] = getattr(
         sys.modules.get("jax._src.tree_util"), "_registry", {}
     )
     return registry.get(thing)
@@ -794,9 +794,9 @@ def _reduced(thing: Any, base: Any) -> Any:
     return reduced
 
 
-def _attributes(thing: Any) -> dict[tuple[type | None, str], Any]:
+def _attributes(thing: object) -> dict[tuple[type | None, str], Any]:
     """Return a value's slots by class and name, its attributes by None and name."""
-    attributes: dict[tuple[type | None, str], Any] = {}
+    attributes: dict[tuple[type | None, str], object] = {}
     is_read = False
     for base in type(thing).__mro__:
         for name, member in vars(base).items():

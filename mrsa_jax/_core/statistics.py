@@ -23,7 +23,7 @@ def memory_kernel(when: Any, memory: Any, share: Any = 1.0) -> np.ndarray:
     return np.where(lags == 0, 1.0, share * memory**lags)
 
 
-def half_interval(values: Any, level: float = 0.95) -> Any:
+def half_interval(values: object, level: float = 0.95) -> Any:
     """Return half the interval of the mean of at least two values along the last axis.
 
     Examples:

@@ -414,7 +414,7 @@ ALWAYS = 2**32 - 1
 """The largest threshold, which stands for chance 1."""
 
 
-def check_chances(value: Any, argument: str, *, as_data: bool = False) -> Any:
+def check_chances(value: object, argument: str, *, as_data: bool = False) -> Any:
     """Return a chance or a vector of chances as float64, or raise naming `argument`.
 
     Args:
@@ -438,7 +438,7 @@ def check_chances(value: Any, argument: str, *, as_data: bool = False) -> Any:
     return array
 
 
-def threshold(chances: Any, *, illegal: int = 0) -> Any:
+def threshold(chances: object, *, illegal: int = 0) -> Any:
     """Return uint32 thresholds for float64 chances in [0, 1], on the host.
 
     Traced chances give traced thresholds, exact to the digits of their type: float32
@@ -470,7 +470,7 @@ def threshold_chance(thresholds: np.ndarray) -> np.ndarray:
     return np.where(thresholds == ALWAYS, 1.0, thresholds.astype(np.float64) / 2.0**32)
 
 
-def chances_typed(thresholds: Any) -> Any:
+def chances_typed(thresholds: object) -> Any:
     """Return the shortest decimals that thresholds come from.
 
     A number or a list of them.

@@ -20,7 +20,7 @@ from mrsa_jax._core.forms import FORM
 _Result = TypeVar("_Result")
 
 
-def over_cores(part: Callable[..., Any], *arguments: Iterable[Any]) -> list[Any]:
+def over_cores(part: Callable[..., object], *arguments: Iterable[object]) -> list[Any]:
     """Return `map(part, *arguments)` as a list, worked off by one thread a core.
 
     For loops that release the interpreter's lock and call nothing that comes back here:
@@ -30,7 +30,7 @@ def over_cores(part: Callable[..., Any], *arguments: Iterable[Any]) -> list[Any]
     return [job.result() for job in start_over_cores(part, *arguments)]
 
 
-def over_ranges(kind: str, part: Callable[[slice], Any], count: int) -> None:
+def over_ranges(kind: str, part: Callable[[slice], object], count: int) -> None:
     """Call a function for ranges that share `count` items among the cores."""
     cores = cores_for(kind, count)
     if cores < 2:
@@ -41,7 +41,7 @@ def over_ranges(kind: str, part: Callable[[slice], Any], count: int) -> None:
 
 
 def start_over_cores(
-    part: Callable[..., Any], *arguments: Iterable[Any]
+    part: Callable[..., object], *arguments: Iterable[object]
 ) -> list[concurrent.futures.Future[Any]]:
     """Start the work of `over_cores` and return at once."""
     pool = _pool(os.getpid(), num_cores())
@@ -81,7 +81,7 @@ def in_context(function: Callable[..., _Result]) -> Callable[..., _Result]:
     wide = jax.dtypes.canonicalize_dtype(np.float64) == np.float64
 
     @functools.wraps(function)
-    def call(*arguments: Any) -> _Result:
+    def call(*arguments: object) -> _Result:
         with ExitStack() as settings:
             settings.enter_context(FORM(form))
             settings.enter_context(TARGET(target))

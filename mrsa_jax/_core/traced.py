@@ -11,7 +11,7 @@ import dataclasses
 import functools
 import inspect
 from collections.abc import Callable
-from typing import Any, ParamSpec, TypeVar
+from typing import ParamSpec, TypeVar
 
 import jax
 import numpy as np
@@ -23,7 +23,7 @@ _Arguments = ParamSpec("_Arguments")
 _Result = TypeVar("_Result")
 
 
-def is_traced(*values: Any) -> bool:
+def is_traced(*values: object) -> bool:
     """Return whether a leaf of these pytrees is known to a transformation only."""
     # a loop: this runs at every door, and a generator would cost a call for each leaf
     for leaf in jax.tree.leaves(values):  # noqa: SIM110
@@ -82,7 +82,7 @@ def is_tracing() -> bool:
     return isinstance(jax.device_put(np.int32(0)), jax.core.Tracer)
 
 
-def holds_traced(values: Any) -> bool:
+def holds_traced(values: object) -> bool:
     """Return whether anything in these values is traced.
 
     Fields of plain dataclasses count.

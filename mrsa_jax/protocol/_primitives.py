@@ -68,7 +68,7 @@ class Entropy:
         )
 
 
-def _seed_bytes(seed: Any) -> bytes:
+def _seed_bytes(seed: object) -> bytes:
     rule = "must be None, bytes (at least one) or a non-negative integer"
     if isinstance(seed, bytes):
         require(len(seed) > 0, "entropy", rule, seed)

@@ -44,9 +44,9 @@ _SIGNERS = 2**32 - 1  # streams of signing keys, counted down from here: no clie
 
 
 def run(
-    inputs: ArrayLike | list[Any],
-    adjacency: ArrayLike | list[Any],
-    survivors: ArrayLike | list[Any],
+    inputs: ArrayLike | list[object],
+    adjacency: ArrayLike | list[object],
+    survivors: ArrayLike | list[object],
     thresholds: ArrayLike | list[int],
     modulus_bits: int | np.integer | None = None,
     *,

@@ -102,7 +102,7 @@ class Terms:
         colluders = check_integer(self.colluders, "colluders", 0, n)
         if labels is not None:
             check_blocks(labels, graph, limits, colluders)
-        checked: dict[str, Any] = {
+        checked: dict[str, object] = {
             "roster": roster,
             "adjacency": _frozen(graph),
             "thresholds": _frozen(limits),
@@ -296,7 +296,7 @@ def checked_contexts(contexts: Any, count: int, *, keeps_blocks: bool) -> list[b
     return [bytes(context) for context in listed]
 
 
-def model_digest(model: Any, /, **settings: Any) -> bytes:
+def model_digest(model: object, /, **settings: object) -> bytes:
     """Return 32 bytes that stand for a model and what else decides an update.
 
     Each client computes it from what the server sent to it, and passes it as its
@@ -361,7 +361,7 @@ def _structure_text(structure: jax.tree_util.PyTreeDef) -> list[Any]:
     return [name, _plain(fixed, f"model: the fixed fields of {name}"), children]
 
 
-def _numbers(leaf: Any) -> np.ndarray:
+def _numbers(leaf: object) -> np.ndarray:
     """Return an array whose bytes are all that it holds, or raise.
 
     Subclasses may hold more, as masked arrays do. Types such as bfloat16 are of kind V.
@@ -377,7 +377,7 @@ def _numbers(leaf: Any) -> np.ndarray:
     return array
 
 
-def _plain(value: Any, argument: str) -> Any:
+def _plain(value: object, argument: str) -> Any:
     """Return a setting whose text in Python tells it from all others."""
     if isinstance(value, list | tuple):
         return [_plain(item, argument) for item in value]

@@ -114,7 +114,7 @@ class RingAverage:
         updates: Float32[Array, "participants dim"],
         members: Integer[Array, " participants"],
         survivors: Bool[Array, " participants"] | Bool[Array, "5 participants"],
-        weights: ArrayLike | Sequence[Any] | None = None,
+        weights: ArrayLike | Sequence[object] | None = None,
         *,
         assignment_key: Key[Array, ""] | None = None,
     ) -> tuple[AggregateOut, AggregatorState]:
@@ -253,7 +253,7 @@ def ring_average(
     key_material: int | np.integer | bytes | ArrayLike = 0,
     rule: GraphRule | None = None,
     steps: StepDropout | None = None,
-    max_weight: int | np.integer | ArrayLike | Sequence[Any] | None = None,
+    max_weight: int | np.integer | ArrayLike | Sequence[object] | None = None,
     clip_rule: ClipRule | None = None,
     noise: RingNoise | None = None,
 ) -> RingAverage:
@@ -383,7 +383,7 @@ def ring_average(
     )
 
 
-def _check_noise(max_weight: Any, clip_rule: Any) -> None:
+def _check_noise(max_weight: object, clip_rule: object) -> None:
     problem = "a weight multiplies what one client adds to a sum"
     rule = f"must not be set with `noise`: {problem}"
     require(max_weight is None, "max_weight", rule)

@@ -192,7 +192,7 @@ def unmasking_risk(
 
     Source: CCESA, Appendix F; Remark 4 sets t just above the limit at the mean degree.
     """
-    matrix = check_adjacency(adjacency)
+    matrix = np.asarray(check_adjacency(adjacency))
     limits = check_thresholds(thresholds, "thresholds", len(matrix))
     return can_be_unmasked(matrix, limits)
 

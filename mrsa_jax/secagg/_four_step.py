@@ -56,9 +56,9 @@ _shares_of = jax.jit(share_secrets)
 @needs_values
 def aggregate(
     seed: int | np.integer | bytes | Key[Array, ""],
-    inputs: ArrayLike | list[Any],
-    adjacency: ArrayLike | list[Any],
-    survivors: ArrayLike | list[Any],
+    inputs: ArrayLike | list[object],
+    adjacency: ArrayLike | list[object],
+    survivors: ArrayLike | list[object],
     thresholds: ArrayLike | list[int],
     modulus_bits: int | np.integer | None = None,
     *,

@@ -110,7 +110,7 @@ def _keystream_blocks(block: Block) -> int:
 
 def classes_of(plan: SegmentPlan) -> list[list[int]]:
     """Group the plan's blocks by kind of ring and by about their size."""
-    classes: dict[tuple[Any, ...], list[int]] = {}
+    classes: dict[tuple[object, ...], list[int]] = {}
     for number, block in enumerate(plan):
         sizes = (
             padded_length(_keystream_blocks(block)),

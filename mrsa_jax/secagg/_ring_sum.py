@@ -216,14 +216,16 @@ def checked_round(
     return Round(seeds, values, shares, sends, number, np.uint32(0))
 
 
-def _checked_flags(flags: Any, argument: str, shape: tuple[int, ...], rule: str) -> Any:
+def _checked_flags(
+    flags: object, argument: str, shape: tuple[int, ...], rule: str
+) -> Any:
     array = _array(flags)
     require(array.dtype == np.bool_, argument, "must be bool", array.dtype)
     require(array.shape == shape, argument, rule, array.shape)
     return array
 
 
-def _array(values: Any) -> Any:
+def _array(values: object) -> Any:
     """Return an array of JAX as it is, anything else as one of NumPy."""
     return values if isinstance(values, jax.Array) else np.asarray(values)
 

@@ -285,7 +285,9 @@ def _near(edges: np.ndarray, members: np.ndarray, weights: Any = 1.0) -> np.ndar
     return np.asarray((members[..., None, :] @ edges)[..., 0, :]) * weights
 
 
-def _blocks(plan: Any, num_clients: int, dim: Any, modulus: Any) -> SegmentPlan:
+def _blocks(
+    plan: object, num_clients: int, dim: object, modulus: object
+) -> SegmentPlan:
     """Return the checked plan, or one block of everybody."""
     if plan is None:
         rule = "must be given, with `modulus`, where there is no `plan`"

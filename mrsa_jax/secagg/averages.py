@@ -38,7 +38,7 @@ class AggregatorState(NamedTuple):
             jnp.int32(0), None if clip_rule is None else clip_rule.init(quantizer)
         )
 
-    def present(self, clip_rule: ClipRule | None, quantizer: Any) -> Any:
+    def present(self, clip_rule: ClipRule | None, quantizer: object) -> Any:
         """Return the quantizer with the clip range of this round."""
         if clip_rule is None or self.half_width is None:
             return quantizer
@@ -151,7 +151,7 @@ def survivors_by_step(
     return jnp.broadcast_to(cohort, (5, count))
 
 
-def key_words(key_material: Any) -> Array:
+def key_words(key_material: object) -> Array:
     """Return uint32[8] of key material from an integer, bytes or such words."""
     if isinstance(key_material, int | np.integer | bytes):
         return material_of(key_material)

@@ -31,7 +31,7 @@ def noisy_codes(
     quantizer: Quantizer,
     noise: RingNoise | None,
     key: Key[Array, ""],
-    updates: ArrayLike | Sequence[Any],
+    updates: ArrayLike | Sequence[object],
     members: ArrayLike | Sequence[int],
     modulus_bits: int | np.integer,
 ) -> UInt32[Array, "participants coordinates"]:
@@ -174,7 +174,7 @@ def with_noise(
     return codes & top, wrapped
 
 
-def is_centred(quantizer: Any, noise: Any) -> bool:
+def is_centred(quantizer: object, noise: object) -> bool:
     """Return whether totals stand for integers about a middle, not from 0 on."""
     return noise is not None or isinstance(quantizer, LatticeQuantizer)
 

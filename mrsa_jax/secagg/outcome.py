@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from jax.typing import ArrayLike
@@ -214,9 +214,9 @@ class PlanOutcome(NamedTuple):
 
 
 def plan_outcome(
-    adjacency: ArrayLike | Sequence[Any],
-    survivors: ArrayLike | Sequence[Any],
-    thresholds: ArrayLike | Sequence[Any],
+    adjacency: ArrayLike | Sequence[object],
+    survivors: ArrayLike | Sequence[object],
+    thresholds: ArrayLike | Sequence[object],
     plan: SegmentPlan,
 ) -> PlanOutcome:
     """Decide what becomes of a round over many blocks, from sets alone.

@@ -67,7 +67,11 @@ def check_setting(
 
 
 def _check_inputs(
-    inputs: Any, num_clients: int, modulus_bits: Any, modulus: Any, plan: Any
+    inputs: object,
+    num_clients: int,
+    modulus_bits: object,
+    modulus: object,
+    plan: object,
 ) -> tuple[np.ndarray, SegmentPlan]:
     """Return uint32[n, d] and the checked plan; d is where its last block ends."""
     values = host_array(inputs, "inputs")
@@ -97,7 +101,7 @@ def _check_inputs(
     return values[:, :width].astype(np.uint32, copy=False), checked
 
 
-def _check_ring(modulus_bits: Any, modulus: Any) -> int:
+def _check_ring(modulus_bits: object, modulus: object) -> int:
     """Return R from exactly one of b, for 2**b, and R itself."""
     rule = "must be given, or else `modulus`, and not both"
     is_one = (modulus_bits is None) != (modulus is None)

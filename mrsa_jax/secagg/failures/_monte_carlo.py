@@ -127,7 +127,7 @@ def failure_rates(
     seed: int | Key[Array, ""],
     n: int | np.integer,
     p: ArrayLike,
-    q: ArrayLike | list[Any] | tuple[Any, ...],
+    q: ArrayLike | list[object] | tuple[object, ...],
     t: ArrayLike | list[int] | tuple[int, ...],
     num_trials: int | np.integer,
     *,
@@ -300,7 +300,7 @@ def failure_rates_of(
     return within_memory(counted, chunk, "chunk_size", what)
 
 
-def thresholds_of(value: Any, argument: str, num_clients: int) -> np.ndarray:
+def thresholds_of(value: object, argument: str, num_clients: int) -> np.ndarray:
     """Return thresholds as int32[n], or raise naming `argument`."""
     limits = check_thresholds(value, argument, num_clients)
     return np.broadcast_to(limits, (num_clients,)).copy()

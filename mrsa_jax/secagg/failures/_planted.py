@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import functools
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -206,7 +206,7 @@ def _judge_planted(
 ) -> UInt8[Array, " trials"]:
     clients = jax.lax.iota(jnp.int32, thresholds.shape[0])
 
-    def judge(edges: Array, planted: Planted) -> Array:
+    def judge(edges: Array, planted: Any) -> Array:
         survivors, cut, client, row = planted
         summed = survivors[3]
         is_client = clients == client

@@ -10,7 +10,6 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 from jax.typing import ArrayLike
@@ -148,7 +147,7 @@ def rare_failure_rates(
     t: ArrayLike | list[int] | tuple[int, ...],
     num_trials: int | np.integer,
     *,
-    progress: Callable[[int, int], Any] | None = None,
+    progress: Callable[[int, int], object] | None = None,
 ) -> RareFailureRates:
     """Estimate the chances that a round of CCESA(n, p) is unreliable or not private.
 

@@ -254,7 +254,7 @@ def _divergence(x: float, y: float) -> float:
     )
 
 
-def check_threshold(t: Any, argument: str = "t") -> float:
+def check_threshold(t: object, argument: str = "t") -> float:
     """Return a real threshold of at least 1 as a float, or raise naming `argument`."""
     rule = "must be finite and at least 1"
     return check_number(t, argument, rule, minimum=1.0, kind="must be a number")
@@ -313,7 +313,7 @@ def privacy_bound(n: int | np.integer, p: ArrayLike, q: ArrayLike) -> Any:
     return min(0.0, log_sum(arrive + np.minimum(cuts, 0.0)))
 
 
-def _privacy_bound_traced(n: int, p: Any, q: Any) -> Array:
+def _privacy_bound_traced(n: int, p: object, q: object) -> Array:
     """Return Theorem 6's bound in a program, all cuts at once."""
     require(
         n <= 2**12,

@@ -50,7 +50,7 @@ def verdict(adjacency: _Graph, survivors: _Alive, thresholds: _Limits) -> Verdic
     rows = _packed(adjacency)
     silent, lost = _silent_and_lost(rows, survivors, thresholds)
     components = _components(rows, survivors, silent)
-    apart = components.count > 1
+    apart = components.num_parts > 1
     # 2 t <= |Adj| + 1, without a product that could overflow
     most = (_sizes(rows) + 1) // 2
     byte = (
@@ -145,7 +145,7 @@ class _Flood(NamedTuple):
 
     rest: Array  # uint32[words], the living who are in no finished component
     part: Array  # uint32[words], of them, the component that grows
-    count: Array  # int32[], how many components are finished
+    num_parts: Array  # int32[], how many components are finished
     leaks: Array  # bool[], whether one of them had nobody silent in its C_l+
     first: Array  # uint32[words], the first finished component
 
@@ -170,16 +170,16 @@ def _components(rows: _Rows, survivors: _Alive, silent: Bool[Array, " n"]) -> _F
         return _Flood(
             rest=rest,
             part=jnp.where(is_whole, _first_of(rest), grown),
-            count=now.count + is_whole.astype(jnp.int32),
+            num_parts=now.num_parts + is_whole.astype(jnp.int32),
             leaks=now.leaks | (is_whole & ~protected),
-            first=jnp.where(is_whole & (now.count == 0), now.part, now.first),
+            first=jnp.where(is_whole & (now.num_parts == 0), now.part, now.first),
         )
 
     everybody = _packed(survivors[3])
     start = _Flood(
         rest=everybody,
         part=_first_of(everybody),
-        count=jnp.int32(0),
+        num_parts=jnp.int32(0),
         leaks=jnp.bool_(False),
         first=jnp.zeros_like(everybody),
     )
