@@ -1,7 +1,8 @@
 """Build schemes of traced numbers, and find the program that runs a scheme.
 
 No program can raise for traced numbers outside their ranges, and none may return a
-plausible value: floats become NaN, and a scheme whose numbers make no sense asks nobody.
+plausible value: floats become NaN, and a scheme whose numbers make no sense asks
+nobody.
 """
 
 from __future__ import annotations

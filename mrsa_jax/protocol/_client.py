@@ -163,6 +163,7 @@ class Client:
             require(agrees, "terms", rule)
             terms.check_plan(plan)
         self._survivors: tuple[int, ...] = ()  # the list that it signed
+        # every random byte of the client comes from here, in the order of the steps
         self._entropy = Entropy(entropy, self.round_index, self.client)
         self._answers: dict[int, tuple[bytes, bytes]] = {}
         self._has_stopped = False
@@ -272,6 +273,7 @@ class Client:
     ) -> bytes:
         """Answer each step once, in order; a repeated message gets the same bytes."""
         self._expect(not self._has_stopped, "has left the round")
+        # a network may repeat a message: the answer must not be drawn again
         if step in self._answers:
             before, answer = self._answers[step]
             self._expect(
@@ -282,6 +284,7 @@ class Client:
         self._expect(at == step, f"is at step {at}, not {step}")
         try:
             answer = build(message)
+        # altered messages are no accident of the network: the client leaves the round
         except (AuthenticationError, KeyAgreementError):
             self._has_stopped = True
             raise
@@ -316,6 +319,7 @@ class Client:
         keys = self._channel.public_key, self._pads.public_key
         if self._terms is None or self._signing_key is None:
             return AdvertiseKeys(self.round_index, self.client, *keys).to_bytes()
+        # on disk before the first signature of the round leaves the client
         if self._pledge is not None:
             self._pledge.keep(self._terms, self.round_index)
         signed = self.round_index, self.client, b"".join(keys), self._context
@@ -352,6 +356,7 @@ class Client:
         self._others = others
         self._self_seed = self._entropy.draw(KEY_BYTES)
         holders = sorted((*self._others, self.client))
+        # both secrets with the same holders, each at the point after its own id
         shares = share_all(
             [self._self_seed, self._pads.secret_key],
             self.threshold,
@@ -414,6 +419,7 @@ class Client:
                 f"was sent no shares of its mates {absent}",
                 PartedBlockError,
             )
+        # the keys of this round are of no more use
         self._channels.clear()
         layout, parts = [], [np.zeros(0, np.uint32)]
         for number, block in enumerate(self._plan):
@@ -473,6 +479,8 @@ class Client:
 
     def _shares_for(self, survivors: Iterable[int]) -> bytes:
         """Return the shares of b of those listed and of s^SK of the others in V2."""
+        # one kind of share per client: b of those who are summed, s^SK of all others,
+        # so that no client ever reveals both
         listed = self._held.keys() & set(survivors)
         self_shares = tuple((j, self._held[j][0]) for j in sorted(listed))
         keys = tuple((j, self._held[j][1]) for j in sorted(self._held.keys() - listed))
@@ -537,6 +545,7 @@ class Client:
     def _refuse_other_request(self, message: bytes) -> None:
         """Refuse a second request that turns a survivor into a dropout."""
         before = set(SurvivorList.from_bytes(self._answers[3][0]).survivors)
+        # a client that is in one of two lists and not in the other would reveal both
         turned = sorted(before ^ set(self._request(message).survivors))
         problem = f"is asked for shares of both secrets of {turned[:3]}"
         self._expect(not turned, problem, BothSecretsRequestedError)

@@ -61,6 +61,7 @@ class PadSum:
             part = self._sum[start : start + step]
             words: Any = self._keystream(stream, size * len(part)).view(f"<u{size}")
             if not self._wraps:
+                # 64 random bits modulo R < 2^31 are within 2^-33 of uniform
                 words = words % np.uint64(self._modulus)
                 words = words if sign == 1 else np.uint64(self._modulus) - words
                 part += words

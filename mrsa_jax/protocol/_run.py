@@ -176,6 +176,7 @@ def run(
     digest = digest_of(*bound) + bytes([consistency])
     if labels is not None:
         digest += labels.tobytes()
+    # rounds that differ in any of this must not share a key
     seed = setting_entropy(entropy, setting.digest + digest)
     keys: dict[int, SigningKey] = {}
     terms = None
@@ -232,8 +233,10 @@ class _Round:
             client_seconds, server_seconds, bytes_up, late = self._collect(step, inbox)
             start = time.perf_counter()
             answers: Any = close[step]()
+            # closing a step is the work of the server alone
             server_seconds += time.perf_counter() - start
             outbox: dict[int, bytes] = answers if close[step] != server.unmask else {}
+            # after the step was closed: the server must ignore it
             for i, message in late:
                 self._receive(step, i, message)
             heard = (
@@ -265,6 +268,7 @@ class _Round:
             answers = self._answers(step, i, received)
             middle = time.perf_counter()
             client_seconds += middle - start
+            # a client that is lost at this step has computed its message in vain
             if self.setting.survivors[min(step + 1, 4), i]:
                 for answer in answers:
                     for message in self.network.carry(step, i, SERVER, answer):

@@ -127,6 +127,7 @@ class Server:
         if terms is not None:
             takes[0] = (SignedKeys.KIND, self._take_keys)
             takes.insert(3, (SignedSurvivors.KIND, self._take_signature))
+        # place in both tuples is the step at which a message of that kind is due
         self._kinds, self._takes = zip(*takes, strict=True)
         self.signed = np.zeros(n, bool)
         self._signatures: dict[int, bytes] = {}
@@ -177,6 +178,7 @@ class Server:
         kind = kind_of(message)
         _expect(kind in self._kinds, client, "sent a message of the server")
         step = self._kinds.index(kind)
+        # too late: the client counts as lost already
         if step < self.step:
             return False
         _expect(step == self.step, client, f"is at step {step}, not {self.step}")
@@ -341,6 +343,7 @@ class Server:
             total.add_residues(self.padded_inputs[i, block.start : block.stop])
             total.add(self._self_seeds[i], SELF_PAD, -1)
             for j in sorted(here & self._neighbours[i]):
+                # the smaller id has added the pad, the larger one subtracted it
                 total.add(self._pair_seed(i, j), PAIR_PAD, -1 if i < j else 1)
         return total.residues()
 
@@ -387,6 +390,7 @@ class Server:
             raise UnexpectedMessageError(f"step {self.step} is open, not {step}")
         is_signing = self._is_checked and step == 3
         heard = self.signed if is_signing else self.survivors[min(step + 1, 4)]
+        # whoever answered is in the next set; all others have dropped out
         heard[list(self._inbox)] = True
         self._inbox = {}
         self.step = step + 1
@@ -415,6 +419,7 @@ class Server:
         message = (SignedKeys if self._is_checked else AdvertiseKeys).from_bytes(data)
         self._check_sender(client, message)
         keys: tuple[bytes, ...] = (message.channel_key, message.pad_key)
+        # one key twice would let two clients agree on one channel or pad
         is_new = keys[0] != keys[1] and not self._seen_keys & set(keys)
         _expect(is_new, client, "repeats a public key")
         for key in keys:
@@ -461,6 +466,7 @@ class Server:
         message = UnmaskShares.from_bytes(data)
         self._check_sender(client, message)
         survivors = set(self._summed_near(client))
+        # neighbours who shared secrets but are not summed
         lost = set(self._near(client, 2)) - survivors
         self._check_ids(
             client, [j for j, _ in message.self_shares], survivors | {client}
@@ -478,6 +484,7 @@ class Server:
         threshold = self._thresholds[owner]
         if len(shares) < threshold:
             return
+        # ascending holders, so that the same shares always interpolate alike
         shares = sorted(shares)
         points = [holder + 1 for holder, _ in shares]
         try:
@@ -486,6 +493,7 @@ class Server:
             )
             if is_key:
                 pair = KeyPair(secret)
+                # the public key checks a secret key; of a self-pad seed nothing is public
                 if pair.public_key != self._keys[owner][1]:
                     raise ForgedShareError(
                         f"shares of {owner} give a key that it never advertised"

@@ -110,6 +110,7 @@ class Terms:
             "session": bytes(self.session),
             "colluders": colluders,
         }
+        # frozen: fields are replaced by what the checks made of them
         for name, value in checked.items():
             object.__setattr__(self, name, value)
 

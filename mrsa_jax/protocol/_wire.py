@@ -163,6 +163,7 @@ def residue_bits(modulus: int) -> int:
 def pack_residues(residues: np.ndarray, layout: Layout) -> bytes:
     """Return the residues of all stretches as bytes."""
     bits, start = [], 0
+    # whole bytes: the low ones of each word, without a detour over bits
     if len(layout) == 1 and residue_bits(layout[0][1]) % 8 == 0:
         octets = residues.astype("<u4").view(np.uint8).reshape(-1, 4)
         return octets[:, : residue_bits(layout[0][1]) // 8].tobytes()
@@ -170,6 +171,7 @@ def pack_residues(residues: np.ndarray, layout: Layout) -> bytes:
         part = (
             residues[start : start + width].astype("<u4").view(np.uint8).reshape(-1, 4)
         )
+        # 32 bits of each residue, of which the lowest ones travel
         all_bits = np.unpackbits(part, axis=1, bitorder="little")
         bits.append(all_bits[:, : residue_bits(modulus)].reshape(-1))
         start += width
@@ -197,6 +199,7 @@ def unpack_residues(body: bytes, layout: Layout) -> np.ndarray:
         packed = np.packbits(wide, axis=1, bitorder="little")
         parts.append(packed.view("<u4").reshape(-1).astype(np.uint32))
         start = stop
+    # every message has one encoding, so spare bits must be zero
     if bits[start:].any():
         raise MalformedMessageError("MaskedInput has bits set after its last residue")
     return np.concatenate(parts)

@@ -121,6 +121,7 @@ def recover(
         "must lie below 2**31 - 1",
         int(values.max()),
     )
+    # the secret, and the other holders, whose shares must lie on the same polynomial
     targets = (0, *where[t:])
     recovered = combine(
         _weights(where[:t], targets, PRIME), values[:t].astype(np.uint64), PRIME
@@ -150,6 +151,7 @@ def combine(weights: np.ndarray, values: np.ndarray, prime: int) -> np.ndarray:
     Split into halves of 16 and 15 bits, so that the sums of up to 2^16 products fit.
     """
     p = np.uint64(prime)
+    # a product of 31 by 16 bits leaves room for 2^16 terms below 2^63
     low, high = values & np.uint64(0xFFFF), values >> np.uint64(16)
     return ((weights @ high % p << np.uint64(16)) + weights @ low) % p
 
@@ -162,6 +164,8 @@ def _weights(
     p = np.uint64(prime)
     x = np.asarray(points, np.uint64)
     y = np.asarray(targets, np.uint64)
+    # Lagrange: l_k(y) is the product of (y - x_j) / (x_k - x_j) over j != k, here as
+    # prod_j (y - x_j) / ((y - x_k) prod_j (x_k - x_j))
     between = (x[:, None] + p - x[None, :]) % p  # x_k - x_j
     np.fill_diagonal(between, np.uint64(1))
     distance = (y[:, None] + p - x[None, :]) % p  # y - x_k, never 0
@@ -185,6 +189,7 @@ def _product(factors: np.ndarray, p: np.uint64) -> np.ndarray:
 
 def _power(base: np.ndarray, exponent: int, p: np.uint64) -> np.ndarray:
     result = np.ones_like(base)
+    # square and multiply, from the highest bit
     for bit in bin(exponent)[2:]:
         result = result * result % p
         if bit == "1":

@@ -504,6 +504,7 @@ def _decode(
     *,
     bits: int | None,
 ) -> Array:
+    # as when compiled apart: fused, the last bits could differ between fidelities
     quantizer, total, weight = lax.optimization_barrier((quantizer, total, weight))
     divisor = jnp.maximum(weight, 1).astype(jnp.float32)
     mean = quantizer.decode(totals_of(quantizer, total, weight, bits), weight) / divisor

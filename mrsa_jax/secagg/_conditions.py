@@ -353,7 +353,9 @@ def _unmasked(
 ) -> Bool[Array, " n"]:
     """Mark the clients in components of G_3 all of whose C_l+ is informative."""
     silent = ~_informative(adjacency, survivors, thresholds)
+    # a lost neighbour whose key stays secret keeps its pad on the component
     beside = jnp.any(adjacency & (survivors[2] & silent)[None, :], axis=1)
+    # one row per client: its component, in which a single silent client protects all
     together = label[:, None] == label[None, :]
     protected = jnp.any(together & (silent | beside)[None, :], axis=1)
     return survivors[3] & ~protected

@@ -226,6 +226,7 @@ class _Holders(NamedTuple):
     def of(cls, graph: np.ndarray, thresholds: np.ndarray) -> _Holders:
         closed = graph | np.eye(len(graph), dtype=bool)
         count = closed.sum(axis=1)
+        # few widths, so that other graphs of about this degree compile nothing new
         valid = np.arange(padded_length(int(count.max())))[None, :] < count[:, None]
         clients = np.zeros(valid.shape, np.int32)
         clients[valid] = np.nonzero(closed)[1]
@@ -309,6 +310,7 @@ def _coefficients(
     31 bits of keystream each; the one value in 2^31 that is p itself becomes 0.
     """
     n = jnp.shape(degree)[0]
+    # a block of keystream holds 16 words
     blocks = -(-rows * LIMBS // 16)
     total = n * blocks
     clients = jnp.repeat(

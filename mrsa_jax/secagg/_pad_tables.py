@@ -89,6 +89,7 @@ def table_of(round_: Round, edges: Edges, place: Place) -> Table:
     is_pair = jnp.all(places >= 0, axis=1) & (places[:, 0] != places[:, 1])
     shared = is_pair & jnp.all(shares[places], axis=1)
     ids = jnp.asarray(round_.seeds.client_ids)[members][places]
+    # each pair is used twice, by either end; unused ones sort to the last row
     rows, uses = [], []
     for me in (0, 1):
         senders, other = places[:, me], places[:, 1 - me]
@@ -100,6 +101,7 @@ def table_of(round_: Round, edges: Edges, place: Place) -> Table:
     slots = jnp.arange(size, dtype=jnp.int32)
     rows.append(jnp.where(sends, 2 * slots + 1, 2 * size))
     uses.append(2 * (slots + pairs))
+    # uses of a row now stand together: `heads` are where the rows begin
     keys, values = lax.sort((jnp.concatenate(rows), jnp.concatenate(uses)), num_keys=1)
     # unrolled: one program of gathers instead of a loop
     every = jnp.arange(2 * size + 1, dtype=jnp.int32)
@@ -150,6 +152,7 @@ def tallied(
     low = tally[0] + turned[0]
     if len(tally) == 1:
         return (low,)
+    # an unsigned sum that is smaller than a summand has overflowed
     carried = (low < turned[0]).astype(jnp.uint32)
     middle = tally[1] + turned[1]
     over = (middle < turned[1]).astype(jnp.uint32)
@@ -171,5 +174,6 @@ def settled(tally: tuple[Array, ...], subtracted: Array, ring: Ring) -> Array:
     residues = reduce_words(reduce_words(high, middle, ring), low, ring)
     ones = jnp.uint32(2**32 - 1)
     each = jnp.broadcast_to(reduce_words(ones, ones, ring), subtracted.shape)
+    # each subtraction added 2^64 - 1 too much
     excess = reduce_words(*multiply_wide(subtracted, each), ring)
     return subtract(residues, jnp.broadcast_to(excess, residues.shape), ring)

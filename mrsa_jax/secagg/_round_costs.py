@@ -213,6 +213,7 @@ def count_costs(rounds: CheckedRounds, signs: np.ndarray | None) -> RoundCosts:
     near2 = _near(joined, in_v2)
     crossing = lost * _near(shares_pads, in_sum)
     removed = in_sum * pads.self_words + lost * _near(joined, in_sum, pads.shared_words)
+    # t^2 for the Lagrange coefficients and t for each limb, of each recovered secret
     used = np.minimum(t, num_clients)  # more shares than clients are never gathered
     products = (in_sum + (crossing > 0)) * (used * used + LIMBS * used)
     counted = _Counts(
@@ -255,6 +256,7 @@ def _with_check(
 
     up, down = costs.bytes_up.copy(), costs.bytes_down.copy()
     has_keys, shares = costs.sends[..., 0, :], costs.sends[..., 1, :]
+    # step 0: keys are signed, and checked by every neighbour
     up[..., 0, :] += SIGNATURE * has_keys
     down[..., 0, :] += SIGNATURE * has_keys * counts.near1
     down[..., 2, :] += (
@@ -280,6 +282,7 @@ def _near(edges: np.ndarray, members: np.ndarray, weights: Any = 1.0) -> np.ndar
     """Count each client's neighbours among members, or sum their weights."""
     if np.ndim(weights) > 0:
         return _near(edges * weights, members)
+    # members is [rounds, n] here
     if edges.ndim == 2:  # one product of matrices for all rounds
         return np.asarray(members @ edges) * weights
     return np.asarray((members[..., None, :] @ edges)[..., 0, :]) * weights
@@ -379,6 +382,7 @@ def expected_costs(
     sends = np.repeat(stay[1:, None], n, axis=1)
     near1, near2, near3 = (np.full(n, k * stay[s]) for s in (1, 2, 3))
     present, lost = n * stay[3], n * (stay[2] - stay[3])
+    # expected pairs of a client lost after V2 and a neighbour in V3
     crossing = lost * k * stay[3]
     counts = _Counts(
         near1,

@@ -66,6 +66,7 @@ def without_lonely(
     while True:
         # OpenBLAS may report invalid values of finite numbers
         with np.errstate(invalid="ignore"):
+            # blocks with exactly one sender, then the senders in such a block
             is_single = senders.astype(np.float32) @ members.T == 1.0
             lonely = senders & (is_single @ members > 0.0)
         if not lonely.any():

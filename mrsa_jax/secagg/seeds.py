@@ -191,6 +191,7 @@ def _derive(material: Array, members: Array, round_index: Array, edges: Array) -
     pairs = jnp.stack([jnp.full_like(lower, _PAIR_SEED), lower, ends.max(axis=1)])
     kind = jnp.full_like(ids, _SELF_SEED)
     selves = jnp.stack([kind, ids, jnp.full_like(ids, round_index)])
+    # one program makes all seeds: first the self seeds, then those of the pairs
     nonces = jnp.concatenate([selves, pairs], axis=1)
     total = nonces.shape[1]
     keys = jnp.broadcast_to(material[:, None], (8, total))

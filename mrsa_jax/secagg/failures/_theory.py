@@ -329,6 +329,7 @@ def _privacy_bound_traced(n: int, p: object, q: object) -> Array:
     sides = np.where(is_cut, m - k, 0)
     ways = on_device(factorials[m] - factorials[k] - factorials[sides], p.dtype)
     edges = on_device(k * sides, p.dtype)
+    # [m, k]: cuts of m clients into k and m - k, half of the table empty
     cuts = logsumexp(ways + edges * jnp.log1p(-p), axis=1, where=is_cut)
     hits = on_device(m[:, 0], p.dtype)
     arrive = (

@@ -115,6 +115,7 @@ def _lost_secrets(n: int, p: float, q: float, t: float) -> tuple[float, float, f
     """
     stays = 1.0 - q
     lasts = p * stays**4
+    # binomial(n - 1, lasts): neighbours that last to the end
     few = log_tail_below(n - 1, lasts, t)
     # A client of V2 \ V3 without a neighbour in V3 is not needed; it has no share left
     # at all.
