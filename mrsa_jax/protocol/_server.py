@@ -493,7 +493,7 @@ class Server:
             )
             if is_key:
                 pair = KeyPair(secret)
-                # the public key checks a secret key; of a self-pad seed nothing is public
+                # a secret key has a public one to check it; a self-pad seed has not
                 if pair.public_key != self._keys[owner][1]:
                     raise ForgedShareError(
                         f"shares of {owner} give a key that it never advertised"

@@ -47,7 +47,7 @@ from mrsa_jax.secagg.codes import (
     with_noise,
 )
 from mrsa_jax.secagg.plans import RingResult, SegmentPlan, complete_plan
-from mrsa_jax.secagg.seeds import Seeds, derive_seeds
+from mrsa_jax.secagg.seeds import derive_seeds
 from mrsa_watch._base.errors import check_integer, require, require_methods
 
 
@@ -222,12 +222,8 @@ class RingAverage:
         else:
             checked = check_weights(passed, "weights")
         fits = checked.shape == (self.num_participants,)
-        require(
-            fits,
-            "weights",
-            f"must be {self.num_participants}, one a slot",
-            checked.shape,
-        )
+        rule = f"must be {self.num_participants}, one a slot"
+        require(fits, "weights", rule, checked.shape)
         if is_traced(checked, cohort):
             return jnp.where(cohort, checked, 0)
         checked = np.where(np.asarray(cohort), checked, np.uint32(0))
@@ -367,7 +363,11 @@ def ring_average(
     length = int(getattr(quantizer, "padded_dim", check_integer(dim, "dim", 1)))
     levels, total = int(quantizer.num_levels), None
     if noise is not None:
-        _check_noise(max_weight, clip_rule)
+        unset = "must not be set with `noise`: "
+        problem = "a weight multiplies what one client adds to a sum"
+        require(max_weight is None, "max_weight", unset + problem)
+        problem = "a range that follows updates bounds nobody's by itself"
+        require(clip_rule is None, "clip_rule", unset + problem)
         check_wraps(quantizer, noise, count, bits)
         plan = complete_plan(count, length, 2**bits)
     elif max_weight is None:
@@ -381,17 +381,6 @@ def ring_average(
     return RingAverage(
         quantizer, words, plan, fidelity, rule, steps, clip_rule, total, drawn
     )
-
-
-def _check_noise(max_weight: object, clip_rule: object) -> None:
-    problem = "a weight multiplies what one client adds to a sum"
-    rule = f"must not be set with `noise`: {problem}"
-    require(max_weight is None, "max_weight", rule)
-    rule = (
-        "must not be set with `noise`: a range that follows updates bounds nobody's by "
-        "itself"
-    )
-    require(clip_rule is None, "clip_rule", rule)
 
 
 _OK = np.int32(Status.OK)
@@ -446,26 +435,17 @@ def _ring_sum(
     """
     if average.fidelity == "sets":
         return plain_sums(codes, alive[3], average.plan)
-    seeds = _graph_seeds(average, members, round_index, adjacency)
-    return ring_sum(seeds, codes, average.plan, round_index, survivors=alive)
-
-
-def _graph_seeds(
-    average: RingAverage, members: Array, round_index: Array, adjacency: Array
-) -> Seeds:
-    if average.rule is None:
-        return derive_seeds(average.key_material, members, round_index)
-    if is_traced(adjacency):
+    edges: Any = None
+    if average.rule is not None and is_traced(adjacency):
         # the number of edges is no shape here: every pair, and of those that are none
         # the first slot twice, which is no pair and makes no pad
-        pairs = np.stack(np.triu_indices(adjacency.shape[0], 1), axis=1).astype(
-            np.int32
-        )
-        near = adjacency[pairs[:, 0], pairs[:, 1]]
-        edges: Any = jnp.where(near[:, None], pairs, pairs[:, :1])
-    else:
+        upper = np.triu_indices(adjacency.shape[0], 1)
+        pairs = np.stack(upper, axis=1).astype(np.int32)
+        edges = jnp.where(adjacency[upper][:, None], pairs, pairs[:, :1])
+    elif average.rule is not None:
         edges = graphs.edges(adjacency)
-    return derive_seeds(average.key_material, members, round_index, edges)
+    seeds = derive_seeds(average.key_material, members, round_index, edges)
+    return ring_sum(seeds, codes, average.plan, round_index, survivors=alive)
 
 
 @jax.jit
