@@ -31,7 +31,6 @@ def also_traced(
     Known ones go as `needs_values` does, so that what is built of values while a
     caller's function is traced holds values.
 
-    So what is built of values while a caller's function is traced holds values.
     """
     of_values = needs_values(function)
 
@@ -138,8 +137,6 @@ def program_of(tree: object) -> tuple[Any, ...]:
     """Return the key of the program that runs a pytree of schemes.
 
     Numbers of the schemes do not count.
-
-    Its numbers do not.
 
     Args:
         tree: Schemes, such as a selector and an availability model.

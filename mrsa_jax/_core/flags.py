@@ -28,8 +28,6 @@ def shown(metavar: str | None = None, name: str | None = None) -> Any:
 
     Its value, and its flag if that is not its field's name.
 
-    Its value, and its flag if that is not its field's name.
-
     Examples:
         >>> norm = Annotated[float | None, shown("C", name="clip-norm")]
     """
@@ -68,16 +66,10 @@ renamed: Any = functools.cache(_renamed)  # each point of a sweep is read
 
 
 class Cites:
-    """Cite papers for values of a setting, as a remark of its type.
-
-    A remark of its type.
-    """
+    """Cite papers for values of a setting, as a remark of its type."""
 
     def __init__(self, **values: str) -> None:
-        """Take for each value what its papers are cited for, and their keys: "data.
-
-        Key key".
-        """
+        """Take by value the purpose and the keys of its papers: "data: key key"."""
         self.values = values
 
 

@@ -53,10 +53,6 @@ def free_bytes() -> int | None:
     None where the system does not say. The least of what the machine has, what the
     process's control groups and its own limit leave, and what an accelerator has left
     where JAX runs on one.
-
-    None where the system does not say.
-    The least of what the machine has, what the process's control groups and its own
-    limit leave, and what an accelerator has left where JAX runs on one.
     """
     limits = [_machine_bytes(), *_group_bytes(), _limit_bytes(), _accelerator_bytes()]
     return min((max(limit, 0) for limit in limits if limit is not None), default=None)
@@ -133,8 +129,6 @@ def _limit_bytes() -> int | None:
 
 def _accelerator_bytes() -> int | None:
     """Return the accelerator's free bytes.
-
-    None on a CPU, or while JAX is not imported.
 
     None on a CPU, or while JAX is not imported.
     """

@@ -111,9 +111,6 @@ def words_per_residue(modulus: int) -> int:
     1 for R = 2**b, else 2. Two words (64 bits) keep a residue within R/2**64 < 2**-33
     of uniform.
 
-    1 for R = 2**b, else 2.
-    Two words (64 bits) keep a residue within R/2**64 < 2**-33 of uniform.
-
     Examples:
         >>> words_per_residue(2**20), words_per_residue(37)
         (1, 2)

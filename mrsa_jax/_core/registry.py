@@ -45,7 +45,6 @@ def loaded_plugins() -> dict[str, dict[str, str]]:
 
     Paths and modules.
 
-    Paths, modules.
     """
     return dict(_LOADED)
 
@@ -228,8 +227,6 @@ def own_row(
 
     How it is written, shown, cited.
 
-    How it is written, shown, cited.
-
     Args:
         name: As it is registered.
         factory: Takes what is given, and parameters by their place.
@@ -284,7 +281,6 @@ def made(factory: Callable[..., object], what: str, *values: object) -> Any:
 
     An error in it is reported as a fault of the factory.
 
-    What it raises is reported as a fault of the factory.
     """
     try:
         return factory(*values)

@@ -1,6 +1,5 @@
 """Digest the code of an object: what it reaches, and its modules' texts.
 
-What an object reaches, and the texts of the modules that define it.
 A finished result is kept only where the code that made it is unchanged. No digest holds
 a path: the same text elsewhere is the same code. All that an object reaches counts
 (`state`): functions as they were compiled, and values. Of a module that has a file its
@@ -29,8 +28,6 @@ PLUGIN = "mrsa_jax_plugin_"
 @functools.cache
 def commit() -> str | None:
     """Return the commit of the source tree that the package comes from, if any.
-
-    With a mark if it was changed since.
 
     With a mark if it was changed since.
     """

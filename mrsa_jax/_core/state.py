@@ -327,8 +327,6 @@ class Walk:
         """List the imports of a function that happen when it runs.
 
         A user's module is imported for that.
-
-        A user's module is imported for that.
         """
         package = function.__globals__.get("__package__") or ""
         name = "." * use.level + use.name

@@ -91,8 +91,6 @@ def _high_word(seed: Array) -> UInt32[Array, ""]:
     """Return the bits of a traced integer above its lowest 32.
 
     0 of a legal seed.
-
-    0 of a legal seed.
     """
     if jnp.iinfo(seed.dtype).bits > 32:
         return (seed >> 32).astype(jnp.uint32)

@@ -52,9 +52,6 @@ class Network(Protocol):
 
         `step` is that of the client's message; for the server's, of the one that it
         asks for.
-
-        `step` is that of the client's message; for the server's, of the one that it
-        asks for.
         """
         ...
 

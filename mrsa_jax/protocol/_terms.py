@@ -4,12 +4,6 @@ Keys, graph, thresholds, and enforced blocks. Every signature of a round names t
 terms and what decides the update of its signer, such as the model. So it serves in no
 other session, round, graph or partition, and not under another model. N[i] is client
 i's closed neighbourhood, t_i its threshold, T the size of its block.
-
-Keys, graph, thresholds, and enforced blocks.
-Every signature of a round names these terms and what decides the update of its signer,
-such as the model. So it serves in no other session, round, graph or partition, and not
-under another model. N[i] is client i's closed neighbourhood, t_i its threshold, T the
-size of its block.
 """
 
 from __future__ import annotations
@@ -174,8 +168,6 @@ class Terms:
 
         These terms, round, context, itself and its keys.
 
-        These terms, round, context, itself and its keys.
-
         Args:
             round_index: Round.
             client: Who signs.
@@ -192,8 +184,6 @@ class Terms:
         self, round_index: int, survivors: Iterable[int], context: bytes = b""
     ) -> bytes:
         """Build the statement that clients sign before unmasking.
-
-        These terms, round, context and V3.
 
         These terms, round, context and V3.
 

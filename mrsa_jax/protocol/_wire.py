@@ -2,9 +2,6 @@
 
 The header, lists of entries, and a reader that refuses by name. Little-endian. A header
 is 8 bytes: kind, version, spare (uint16), round (uint32).
-
-The header, lists of entries, and a reader that refuses by name.
-Little-endian. A header is 8 bytes: kind, version, spare (uint16), round (uint32).
 """
 
 from __future__ import annotations

@@ -136,8 +136,6 @@ class GraphRule:
         """Decide what the server learns, by client.
 
         The cohort, ascending, fills the first slots.
-
-        The cohort, ascending, fills the first slots.
         """
         slots, clients = self.num_participants, survivors.shape[1]
         members = jnp.nonzero(survivors[0], size=slots, fill_value=0)[0].astype(

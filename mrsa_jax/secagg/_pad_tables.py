@@ -4,11 +4,6 @@ A block's streams, and the clients that add them. A stream is the keystream of o
 Of each client's streams those come first that another sender cancels, then those that
 the server removes: its self pad, and its pairs' pads with clients of V2 whose inputs
 did not arrive.
-
-A block's streams, and who adds which of them.
-A stream is the keystream of one seed. Of each client's streams those come first that
-another sender cancels, then those that the server removes: its self pad, and its pairs'
-pads with clients of V2 whose inputs did not arrive.
 """
 
 from __future__ import annotations

@@ -41,10 +41,6 @@ def noisy_codes(
     noise=noise)` sums: passed to `protocol.run` the total is the aggregator's
     `learned`, bit for bit.
 
-    Its codes and its noise, in the ring.
-    What `ring_average(quantizer, ..., noise=noise)` sums: given to `protocol.run` the
-    total is the aggregator's `learned`, bit for bit.
-
     Args:
         quantizer: Turns updates into codes.
         noise: Of one client, in units of updates (`mrsa_jax.dp.skellam`); None for

@@ -3,11 +3,6 @@
 Rounds are simulated as sets (graph, survivors, thresholds) and judged by Theorems 1 and
 2 of CCESA (Choi, Sohn, Han, Moon), Section 4. P_e^(r) -> `unreliable`, P_e^(p) ->
 `not_private`. Where nothing would ever be counted, use `rare_failure_rates`.
-
-Simulation of graphs, losses and thresholds, by counting.
-Rounds are simulated as sets (graph, survivors, thresholds) and judged by Theorems 1 and
-2 of CCESA (Choi, Sohn, Han, Moon), Section 4. P_e^(r) -> `unreliable`, P_e^(p) ->
-`not_private`. Where nothing would ever be counted, use `rare_failure_rates`.
 """
 
 from __future__ import annotations

@@ -4,12 +4,6 @@ Paper: CCESA (Choi, Sohn, Han, Moon), Sections 4.3 and F. Plain Python and NumPy
 float64 and in log space: bounds are natural logarithms, since 1e-40 is ordinary and
 1e-400 has no float. n -> `n`, p -> `p`, q of one step -> `q`, q_total = 1 - (1-q)^4 ->
 `total_dropout_rate`, t -> `t`.
-
-Connection probability, share threshold, failure bounds.
-Paper: CCESA (Choi, Sohn, Han, Moon), Sections 4.3 and F. Plain Python and NumPy in
-float64 and in log space: bounds are natural logarithms, since 1e-40 is ordinary and
-1e-400 has no float. n -> `n`, p -> `p`, q of one step -> `q`, q_total = 1 - (1-q)^4 ->
-`total_dropout_rate`, t -> `t`.
 """
 
 from __future__ import annotations
@@ -157,7 +151,6 @@ def _private_threshold(n: int, arrives: float) -> float:
 def share_threshold(n: int | np.integer, p: ArrayLike) -> int:
     """Return t, the least number of shares that resists the unmasking attack.
 
-    The least t that resists the unmasking attack.
     t = ceil(((n-1) p + sqrt((n-1) log(n-1)) + 1) / 2): a server that asks one half of a
     client's neighbours for one kind of share and the rest for the other then fails for
     every client, except with a chance of n / (n - 1)^2 (Proposition 1).
