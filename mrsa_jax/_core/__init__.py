@@ -1,4 +1,4 @@
-"""What every family builds on.
+"""Provide what every family builds on.
 
 - `arrays`: Read arrays from what users pass.
 - `batches`: Decide how much work goes at once.

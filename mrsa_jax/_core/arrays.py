@@ -1,8 +1,9 @@
 """Read arrays from what users pass.
 
-This is the one place that rejects fractions, NaN and bad ranks. Matrices of integers may
-be NumPy arrays, JAX arrays or nested lists, of bools, integers or floats that are whole
-numbers; nothing is ever rounded. Single numbers are checked by `mrsa_watch._base.errors`.
+This is the one place that rejects fractions, NaN and bad ranks. Matrices of integers
+may be NumPy arrays, JAX arrays or nested lists, of bools, integers or floats that are
+whole numbers; nothing is ever rounded. Single numbers are checked by
+`mrsa_watch._base.errors`.
 """
 
 from __future__ import annotations
@@ -68,7 +69,7 @@ def as_integers(values: Any, argument: str, *, min_ndim: int = 2) -> np.ndarray 
 
 
 def on_device(values: Any, dtype: Any = None) -> Array:
-    """Return `values` as an array on the device, without a program where the host has them.
+    """Put values on the device, without a program where the host has them.
 
     As `jnp.asarray`, which compiles one for every new shape and type of an array on the
     host.
@@ -81,7 +82,10 @@ def on_device(values: Any, dtype: Any = None) -> Array:
             Python number stays weakly typed, and lists take NumPy's common type.
 
     Examples:
-        >>> on_device(np.asarray([3, 2**32 - 1]), np.uint32).dtype, on_device([0.5]).dtype
+        >>> (
+        ...     on_device(np.asarray([3, 2**32 - 1]), np.uint32).dtype,
+        ...     on_device([0.5]).dtype,
+        ... )
         (dtype('uint32'), dtype('float32'))
     """
     if isinstance(values, jax.Array):
@@ -89,16 +93,16 @@ def on_device(values: Any, dtype: Any = None) -> Array:
     if dtype is None and type(values) in (int, float, complex):
         return jnp.asarray(values)
     try:
-        own = np.asarray(values).dtype
+        host_type = np.asarray(values).dtype
     except (
         TypeError,
         ValueError,
     ):  # a list of traced values or of keys, or no array at all
-        own = np.dtype(object)
+        host_type = np.dtype(object)
     # which NumPy might read as numbers; JAX says what it takes
-    if own.kind not in "biufcV":
+    if host_type.kind not in "biufcV":
         return jnp.asarray(values, dtype)
-    kind = own if dtype is None else np.dtype(dtype)
+    kind = host_type if dtype is None else np.dtype(dtype)
     return jax.device_put(np.array(values, dtypes.canonicalize_dtype(kind)))
 
 
@@ -111,8 +115,8 @@ def zeros(shape: int | tuple[int, ...], dtype: Any) -> Array:
     return jnp.zeros(shape, dtype) if isinstance(host, jax.core.Tracer) else host
 
 
-def host_array(values: Any, argument: str) -> np.ndarray:
-    """Return what a user passed as a NumPy array, of whatever it holds.
+def host_array(values: object, argument: str) -> np.ndarray:
+    """Convert a user's values to a NumPy array of any type.
 
     Raises:
         ConfigurationError: If it is traced, as arguments of a function under `jax.jit`
@@ -157,8 +161,8 @@ def _whole_numbers(array: np.ndarray, argument: str) -> np.ndarray:
     return array.astype(np.int64)
 
 
-def binary_matrix(values: Any, argument: str) -> np.ndarray:
-    """Return a matrix of bools, or of integers 0 and 1, that is not empty, as bools, or raise."""
+def binary_matrix(values: object, argument: str) -> np.ndarray:
+    """Return a non-empty matrix of bools, or of integers 0 and 1, as bools."""
     rule = "must be a boolean (or 0/1 integer) matrix [rounds, clients]"
     try:
         array = np.asarray(values)
@@ -179,7 +183,7 @@ def check_integers(values: Any, argument: str, minimum: int) -> list[int]:
 
 
 def check_thresholds(
-    value: Any, argument: str, count: int, *, batch: bool = False
+    value: object, argument: str, count: int, *, batch: bool = False
 ) -> Any:
     """Return int32[] or int32[count], each at least 1, or raise.
 
@@ -212,8 +216,8 @@ def check_thresholds(
     return limits.astype(np.int32)
 
 
-def number_or_vector(value: Any, argument: str) -> np.ndarray:
-    """Return a finite number or a vector of them, one per client, as float64, or raise."""
+def number_or_vector(value: object, argument: str) -> np.ndarray:
+    """Return a finite number, or one per client, as float64."""
     rule = "must be a number or one number per client"
     array = _plain_array(value, argument, rule, kinds="fiu").astype(np.float64)
     bad = array[~np.isfinite(array)]
@@ -221,20 +225,20 @@ def number_or_vector(value: Any, argument: str) -> np.ndarray:
     return array
 
 
-def one_number(value: Any, argument: str) -> float:
+def one_number(value: object, argument: str) -> float:
     """Return one finite number as a Python float, or raise."""
     number = number_or_vector(value, argument)
     require(number.ndim == 0, argument, "must be one number", f"shape {number.shape}")
     return float(number)
 
 
-def integer_or_vector(value: Any, argument: str) -> np.ndarray:
+def integer_or_vector(value: object, argument: str) -> np.ndarray:
     """Return an integer or a vector of them, one per client, as int64, or raise."""
     rule = "must be an integer or one integer per client"
     return _plain_array(value, argument, rule, kinds="iu").astype(np.int64)
 
 
-def _plain_array(value: Any, argument: str, rule: str, kinds: str) -> np.ndarray:
+def _plain_array(value: object, argument: str, rule: str, kinds: str) -> np.ndarray:
     require(not holds_traced(value), argument, KNOWN, value)
     is_bool = isinstance(value, bool)
     require(not is_bool and not isinstance(value, str), argument, rule, value)
@@ -248,5 +252,5 @@ def _plain_array(value: Any, argument: str, rule: str, kinds: str) -> np.ndarray
 
 
 def are_finite(updates: Float[Array, "updates dim"]) -> Bool[Array, " updates"]:
-    """Return which updates have neither NaN nor infinite entries."""
+    """Mark the updates without NaN and infinite entries."""
     return jnp.all(jnp.isfinite(updates), axis=1)

@@ -20,7 +20,7 @@ _Result = TypeVar("_Result")
 
 
 class _Work(NamedTuple):
-    """How much of one kind of work goes at once.
+    """Limit how much of one kind of work goes at once.
 
     Attributes:
         cpu_bytes: In flight on a CPU: what was measured to stay in cache.
@@ -105,7 +105,7 @@ _LEAST_MEMORY = 2**33  # where an accelerator does not say what it has
 
 
 def at_once(kind: str, item_bytes: int, least: int = 1) -> int:
-    """Return how many items of a kind of work go at once.
+    """Choose how many items of a kind of work go at once.
 
     As many as stay in a CPU's cache or fill an accelerator, never more than an eighth
     of its memory holds.
@@ -124,7 +124,7 @@ def at_once(kind: str, item_bytes: int, least: int = 1) -> int:
 
 
 def samples_at_once(kind: str, input_shape: Sequence[int]) -> int:
-    """Return how many samples a model is given at once, by about what its widest layer puts out.
+    """Choose how many samples a model is given at once, by its widest layer.
 
     Args:
         kind: "questions" or "tests".
@@ -133,8 +133,8 @@ def samples_at_once(kind: str, input_shape: Sequence[int]) -> int:
     return at_once(kind, 4 * 32 * math.prod(input_shape))
 
 
-def map_tiles(one: Callable[[Any], Any], items: Any, tile: int) -> Any:
-    """Return `one` of each item along the leading axis of a pytree, `tile` of them at once.
+def map_tiles(function: Callable[[Any], Any], items: object, tile: int) -> Any:
+    """Map a function over the leading axis of a pytree, `tile` items at once.
 
     A tile of one is no batch: its branches are taken, not computed both. Tiles are of
     one size, the last one filled up: a smaller one would be the whole program once
@@ -142,22 +142,22 @@ def map_tiles(one: Callable[[Any], Any], items: Any, tile: int) -> Any:
     """
     count = jax.tree.leaves(items)[0].shape[0]
     if tile == 1:
-        return lax.map(one, items)
+        return lax.map(function, items)
     tiles = -(-count // tile)
     if tiles == 1:
-        return jax.vmap(one)(items)
+        return jax.vmap(function)(items)
     size = -(-count // tiles)
     if tiles * size == count:
-        return lax.map(one, items, batch_size=size)
+        return lax.map(function, items, batch_size=size)
     places = np.minimum(np.arange(tiles * size), count - 1)
-    found = lax.map(
-        one, jax.tree.map(lambda leaf: leaf[places], items), batch_size=size
+    results = lax.map(
+        function, jax.tree.map(lambda leaf: leaf[places], items), batch_size=size
     )
-    return jax.tree.map(lambda leaf: leaf[:count], found)
+    return jax.tree.map(lambda leaf: leaf[:count], results)
 
 
 def cores_for(kind: str, count: int) -> int:
-    """Return among how many threads of a CPU so many items of a kind of work are shared."""
+    """Choose among how many threads items of a kind of work are shared."""
     return max(1, min(num_cores(), count // _WORK[kind].least))
 
 
@@ -193,7 +193,7 @@ def within_memory(
 def _too_much(
     error: Exception, argument: str, what: str, chunk: int
 ) -> ConfigurationError:
-    found = re.search(r"allocat\w+ ([\d.]+ ?[KMGT]?i?B|\d+ bytes)", str(error))
-    needed = f" (it asked for {found.group(1)})" if found else ""
+    amount = re.search(r"allocat\w+ ([\d.]+ ?[KMGT]?i?B|\d+ bytes)", str(error))
+    needed = f" (it asked for {amount.group(1)})" if amount else ""
     rule = f"must fit into the device's memory{needed}: {what}"
     return ConfigurationError(f"`{argument}` {rule}; got {chunk} at once")

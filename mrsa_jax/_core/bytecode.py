@@ -31,7 +31,9 @@ _GLOBALS = ("LOAD_GLOBAL", "LOAD_NAME", "LOAD_FROM_DICT_OR_GLOBALS")
 
 @functools.cache
 def names_used(code: types.CodeType) -> tuple[tuple[Use, ...], frozenset[str]]:
-    """Return the names that a function and those inside it look up, and all attributes they read.
+    """List the names that a function looks up, and all attributes it reads.
+
+    Functions inside it count.
 
     Examples:
         >>> names_used((lambda: collections.deque.append).__code__)[0]
@@ -57,9 +59,9 @@ def names_used(code: types.CodeType) -> tuple[tuple[Use, ...], frozenset[str]]:
 
 def _leading(steps: Iterable[dis.Instruction]) -> tuple[str, ...]:
     """Return the attributes that are read one of another, from the first step on."""
-    found = []
+    attributes = []
     for step in steps:
         if step.opname not in _ATTRIBUTES:
             break
-        found.append(step.argval)
-    return tuple(found)
+        attributes.append(step.argval)
+    return tuple(attributes)

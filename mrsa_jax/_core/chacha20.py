@@ -65,4 +65,4 @@ def _quarter_round(
 
 
 def _rotate(words: Array, bits: int) -> Array:
-    return (words << jnp.uint32(bits)) | (words >> jnp.uint32(32 - bits))
+    return (words << bits) | (words >> (32 - bits))

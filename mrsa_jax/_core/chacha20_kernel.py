@@ -1,7 +1,7 @@
 """Make ChaCha20 keystream in one launch on NVIDIA GPUs (Pallas, through Triton).
 
-A block in each thread; the state stays in registers. Import inside functions only, where
-the form is "pallas".
+A block in each thread; the state stays in registers. Import inside functions only,
+where the form is "pallas".
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ TILE = 128
 
 
 def columns_by_kernel(key: Array, counter: Array, nonce: Array) -> Array:
-    """Return the keystream words uint32[16, blocks] of keys [8, blocks] and nonces [3, blocks]."""
+    """Make uint32[16, blocks] of keys [8, blocks] and nonces [3, blocks]."""
     blocks = counter.shape[0]
     if blocks == 0:
         return jnp.zeros((16, 0), jnp.uint32)
@@ -52,7 +52,7 @@ def columns_by_kernel(key: Array, counter: Array, nonce: Array) -> Array:
 
 
 def woven(words: Sequence[Array]) -> Array:
-    """Return words [TILE] of blocks, 2^k of them, in the order of the stream, block by block.
+    """Order words [TILE] of 2^k blocks as the stream does, block by block.
 
     Pairs are joined in registers, so that the result is stored without gaps.
     """

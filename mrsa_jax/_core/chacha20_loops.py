@@ -98,13 +98,16 @@ def keystream_tile(key, nonce, counter, out):
 
 @compiled
 def _remainder(high, low, divisor, reciprocal):
-    """Return (high 2^32 + low) mod a normalised divisor > high (Möller and Granlund, 2011)."""
+    """Return (high 2^32 + low) mod a normalised divisor > high.
+
+    Source: Möller and Granlund (2011).
+    """
     estimate = np.uint64(high) * np.uint64(reciprocal)
     estimate += (np.uint64(high) << np.uint64(32)) | np.uint64(low)
     quotient = np.uint32(np.uint32(estimate >> np.uint64(32)) + np.uint32(1))
-    left = np.uint32(low - np.uint32(quotient * divisor))
-    left = np.uint32(left + divisor) if left > np.uint32(estimate) else left
-    return np.uint32(left - divisor) if left >= divisor else left
+    rest = np.uint32(low - np.uint32(quotient * divisor))
+    rest = np.uint32(rest + divisor) if rest > np.uint32(estimate) else rest
+    return np.uint32(rest - divisor) if rest >= divisor else rest
 
 
 @compiled

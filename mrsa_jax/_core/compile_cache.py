@@ -50,11 +50,11 @@ def use_compile_cache(
     unread = "Error reading persistent compilation cache entry"
     warnings.filterwarnings("ignore", message=unread, category=UserWarning)
     jax = sys.modules.get("jax")
-    known = (
+    current = (
         os.environ.get(_FOLDER) if jax is None else jax.config.jax_compilation_cache_dir
     )
-    if folder is None and known is not None:
-        return pathlib.Path(known)
+    if folder is None and current is not None:
+        return pathlib.Path(current)
     if folder is None:
         home = cache_folder()
         if home is None:

@@ -18,8 +18,8 @@ import numpy as np
 from mrsa_jax._core.forms import chosen_form
 
 
-def compiled(function: Callable[..., Any]) -> Any:
-    """Compile a function of NumPy arrays and integers, as `mrsa_watch._base.compiled` says.
+def compiled(function: Callable[..., object]) -> Any:
+    """Compile a function of NumPy arrays and integers by numba.
 
     Raises:
         ConfigurationError: If numba is not there.
@@ -30,20 +30,17 @@ def compiled(function: Callable[..., Any]) -> Any:
     return by_numba(function)
 
 
-# ---- Elimination modulo a prime below 2**31.
-
-
 @compiled
 def power(base, exponent, prime):
     """Return base ** exponent modulo a prime below 2**32."""
     result = np.uint64(1)
     square = np.uint64(base) % prime
-    left = np.uint64(exponent)
-    while left > np.uint64(0):
-        if left & np.uint64(1):
+    rest = np.uint64(exponent)
+    while rest > np.uint64(0):
+        if rest & np.uint64(1):
             result = result * square % prime
         square = square * square % prime
-        left >>= np.uint64(1)
+        rest >>= np.uint64(1)
     return result
 
 
@@ -66,16 +63,16 @@ def bring_up(work, rank, column):
         if work[i, column] != 0:
             if i != rank:
                 for j in range(work.shape[1]):
-                    kept = work[rank, j]
+                    entry = work[rank, j]
                     work[rank, j] = work[i, j]
-                    work[i, j] = kept
+                    work[i, j] = entry
             return True
     return False
 
 
 @compiled
 def add_product(sums, row, factor, square):
-    """Add a multiple of residues to sums below the square of the prime, and keep them below it."""
+    """Add a multiple of residues to sums, kept below the square of the prime."""
     for j in range(row.size):
         total = sums[j] + factor * np.uint64(row[j])
         sums[j] = min(total, total - square)  # what wraps is larger
@@ -83,7 +80,7 @@ def add_product(sums, row, factor, square):
 
 @compiled
 def lowered(value, prime, negative):
-    """Return value / 2^32 modulo an odd prime, of a value below prime 2^32 (Montgomery).
+    """Return value / 2^32 modulo an odd prime (Montgomery); value < prime 2^32.
 
     `negative` is -1 / prime modulo 2^32.
     """
@@ -145,7 +142,7 @@ def echelon(rows, prime):
 
 @compiled
 def independent_rows(rows, prime):
-    """Return which rows are not combinations of the rows before them, modulo a prime.
+    """Mark the rows that are no combinations of those before, modulo a prime.
 
     `rows` are residues, uint64 `[rows, columns]`; the answer is bool `[rows]`. Its sum
     is the rank.
@@ -155,13 +152,13 @@ def independent_rows(rows, prime):
 
 @compiled
 def independent_rows_of_each(matrices, prime):
-    """Return what `independent_rows` does of each of some matrices, bool `[matrices, rows]`."""
-    found = np.empty(matrices.shape[:2], np.bool_)
-    for b in range(found.shape[0]):
+    """Apply `independent_rows` to each matrix: bool `[matrices, rows]`."""
+    independent = np.empty(matrices.shape[:2], np.bool_)
+    for b in range(independent.shape[0]):
         grew = independent_rows(matrices[b], prime)
         for i in range(grew.size):
-            found[b, i] = grew[i]
-    return found
+            independent[b, i] = grew[i]
+    return independent
 
 
 @compiled

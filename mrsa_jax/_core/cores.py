@@ -1,4 +1,4 @@
-"""How many of the machine's cores there are to use; needed before JAX may be imported."""
+"""Count the cores that this process may use, before JAX is imported."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 
 
 def num_cores() -> int:
-    """Return how many cores this process may use."""
+    """Count the cores that this process may use."""
     if hasattr(os, "sched_getaffinity"):  # not on every system
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1

@@ -24,7 +24,7 @@ class _Target(NamedTuple):
 
 
 def platform() -> str:
-    """Return "cpu", "cuda", "rocm" or "tpu": where the default device's programs run."""
+    """Name the default device's platform: "cpu", "cuda", "rocm" or "tpu"."""
     if TARGET.value is not None:
         return str(TARGET.value.platform)
     device = _default_device()
@@ -36,7 +36,7 @@ def platform() -> str:
 
 
 def lanes() -> int:
-    """Return how many 32-bit numbers the device works on at a time when it is full."""
+    """Count the 32-bit numbers that a full device works on at a time."""
     if TARGET.value is not None:
         return int(TARGET.value.lanes)
     if platform() == "cpu":
@@ -47,17 +47,17 @@ def lanes() -> int:
 
 
 def num_programs(threads: int) -> int:
-    """Return how many programs of a kernel, each of `threads` threads, fill the device twice."""
+    """Count the programs of `threads` threads that fill the device twice."""
     return max(1, 2 * lanes() // threads)
 
 
 def is_bound_by_memory() -> bool:
-    """Return whether computing something twice beats writing it down and reading it again."""
+    """Return whether computing something twice beats storing it."""
     return platform() != "cpu"
 
 
 def memory_stats() -> dict[str, int]:
-    """Return what the default device reports about its memory; nothing on a CPU."""
+    """Return the default device's report of its memory; nothing on a CPU."""
     if TARGET.value is not None:
         return {"bytes_limit": int(TARGET.value.memory_bytes)}
     device = _default_device()
@@ -68,13 +68,13 @@ def memory_stats() -> dict[str, int]:
 
 def _default_device() -> Any:
     """Return the default device, or the name of its platform."""
-    chosen: Any = getattr(jax.config, "jax_default_device", None)
+    chosen: object = getattr(jax.config, "jax_default_device", None)
     return jax.local_devices()[0] if chosen is None else chosen
 
 
 @contextmanager
 def compiling_for(kind: str, num_lanes: int, memory_bytes: int) -> Iterator[None]:
-    """Trace as if this accelerator were the default device, to compile for one that is not here.
+    """Trace as if this accelerator, which need not be here, were the default.
 
     Args:
         kind: "cuda" or "tpu".

@@ -1,4 +1,4 @@
-"""What commands say about the device: its name, or why a GPU that is there is not used."""
+"""Name the device for commands, or say why a GPU is not used."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _PLUGINS = ("jax-cuda12-plugin", "jax-cuda13-plugin")
 
 
 def device_in_words() -> str:
-    """Return what programs run on, as in "CPU, 2 cores" or "2 x NVIDIA H100 80GB HBM3, 80 GiB".
+    """Name the device, such as "CPU, 2 cores" or "2 x NVIDIA H100 80GB HBM3".
 
     Raises:
         ConfigurationError: If JAX cannot start what its settings ask for.
@@ -57,21 +57,26 @@ def unused_gpu() -> str | None:
     """
     if platform() != "cpu" or _asked().startswith("cpu") or not _has_gpu():
         return None
-    found = {
+    installed = {
         name: version for name in _PLUGINS if (version := version_of(name)) is not None
     }
     what = "there is an NVIDIA GPU, but JAX computes on the CPU"
-    if not found:
+    if not installed:
         return (
             f"{what}: the extra `cuda12` or `cuda13` is not installed, as by "
             f"{how_to_install('cuda12')}"
         )
     other = {
-        name: version for name, version in found.items() if version != jax.__version__
+        name: version
+        for name, version in installed.items()
+        if version != jax.__version__
     }
-    if len(other) == len(found):
+    if len(other) == len(installed):
         name, version = next(iter(other.items()))
-        return f"{what}: {name} {version} is for another JAX than {jax.__version__}, which is here"
+        return (
+            f"{what}: {name} {version} is for another JAX than {jax.__version__}, "
+            "which is here"
+        )
     return f"{what}, although its plugin is there; with JAX_PLATFORMS=cuda it says why"
 
 

@@ -13,7 +13,7 @@ _LOG = logging.getLogger("mrsa_jax")
 
 @contextlib.contextmanager
 def named_if_not_drawn(name: str) -> Iterator[None]:
-    """Log the name of a figure that Matplotlib cannot draw, instead of raising its error.
+    """Log the name of a figure that Matplotlib cannot draw; raise nothing.
 
     Errors of settings, of the disk and of memory are raised.
 

@@ -1,4 +1,9 @@
-"""What factories of schemes do with numbers that are traced, and which program runs a scheme."""
+"""Build schemes of traced numbers, and find the program that runs a scheme.
+
+No program can raise for traced numbers outside their ranges, and none may return a
+plausible value: floats become NaN, and a scheme whose numbers make no sense asks
+nobody.
+"""
 
 from __future__ import annotations
 
@@ -21,17 +26,19 @@ _Result = TypeVar("_Result")
 def also_traced(
     function: Callable[_Arguments, _Result],
 ) -> Callable[_Arguments, _Result]:
-    """Make a factory of schemes run on traced numbers as it is, on values as `needs_values` does.
+    """Make a factory take traced numbers as they are, and check known ones.
 
-    So what is built of values while a caller's function is traced holds values.
+    Known ones go as `needs_values` does, so that what is built of values while a
+    caller's function is traced holds values.
+
     """
     of_values = needs_values(function)
 
     # a test looks at what each of these does with traced numbers outside their ranges
     @functools.wraps(function)
-    def either(*given: _Arguments.args, **named: _Arguments.kwargs) -> _Result:
-        chosen = function if holds_traced((given, named)) else of_values
-        return chosen(*given, **named)
+    def either(*arguments: _Arguments.args, **named: _Arguments.kwargs) -> _Result:
+        chosen = function if holds_traced((arguments, named)) else of_values
+        return chosen(*arguments, **named)
 
     either.takes_traced = True  # type: ignore[attr-defined]
     return either
@@ -76,7 +83,9 @@ def unless_traced(
 
     Examples:
         >>> from mrsa_watch._base.errors import check_size
-        >>> jax.vmap(lambda size: unless_traced(check_size, size, "size"))(jnp.arange(3)).tolist()
+        >>> jax.vmap(lambda size: unless_traced(check_size, size, "size"))(
+        ...     jnp.arange(3)
+        ... ).tolist()
         [0, 1, 2]
     """
     if not is_traced(value):
@@ -87,11 +96,6 @@ def unless_traced(
     return value
 
 
-# ---- Traced numbers outside their ranges: no program can raise for them, and none may
-# return a
-# plausible value. Floats become NaN; a scheme whose numbers make no sense asks nobody.
-
-
 def nan_unless(is_legal: Any, value: Any) -> Array:
     """Return a traced number or array, all NaN where it is not legal.
 
@@ -99,10 +103,10 @@ def nan_unless(is_legal: Any, value: Any) -> Array:
         >>> jax.jit(lambda x: nan_unless(x >= 0, x))(jnp.float32(-1)).item()
         nan
     """
-    given = jnp.asarray(value)
-    if not jnp.issubdtype(given.dtype, jnp.floating):
-        given = given.astype(jnp.result_type(float))
-    return jnp.where(is_legal, given, jnp.nan)
+    numbers = jnp.asarray(value)
+    if not jnp.issubdtype(numbers.dtype, jnp.floating):
+        numbers = numbers.astype(jnp.result_type(float))
+    return jnp.where(is_legal, numbers, jnp.nan)
 
 
 def is_chance(value: Any) -> Array:
@@ -110,27 +114,29 @@ def is_chance(value: Any) -> Array:
     return jnp.logical_and(value >= 0, value <= 1)
 
 
-def is_whole(value: Any, lowest: int, highest: int) -> Array:
+def is_whole(value: object, lowest: int, highest: int) -> Array:
     """Return whether a traced number is an integer in a range; of 64 bits too.
 
     Examples:
-        >>> jax.vmap(lambda k: is_whole(k, 1, 4))(jnp.asarray([0.0, 1.0, 2.5, 5.0])).tolist()
+        >>> jax.vmap(lambda k: is_whole(k, 1, 4))(
+        ...     jnp.asarray([0.0, 1.0, 2.5, 5.0])
+        ... ).tolist()
         [False, True, False, False]
     """
-    given = jnp.asarray(value)
-    if jnp.issubdtype(given.dtype, jnp.integer):
-        ends = jnp.iinfo(given.dtype)
-        return (given >= max(lowest, int(ends.min))) & (
-            given <= min(highest, int(ends.max))
+    numbers = jnp.asarray(value)
+    if jnp.issubdtype(numbers.dtype, jnp.integer):
+        ends = jnp.iinfo(numbers.dtype)
+        return (numbers >= max(lowest, int(ends.min))) & (
+            numbers <= min(highest, int(ends.max))
         )
-    inside = (given >= float(lowest)) & (given <= float(highest))
-    return inside & (given == jnp.floor(given))
+    inside = (numbers >= float(lowest)) & (numbers <= float(highest))
+    return inside & (numbers == jnp.floor(numbers))
 
 
-def program_of(tree: Any) -> tuple[Any, ...]:
-    """Return what of a pytree of schemes decides which program runs it.
+def program_of(tree: object) -> tuple[Any, ...]:
+    """Return the key of the program that runs a pytree of schemes.
 
-    Its numbers do not.
+    Numbers of the schemes do not count.
 
     Args:
         tree: Schemes, such as a selector and an availability model.
@@ -149,12 +155,12 @@ def program_of(tree: Any) -> tuple[Any, ...]:
     return structure, tuple((np.shape(leaf), _type_of(leaf)) for leaf in leaves)
 
 
-def _type_of(leaf: Any) -> np.dtype:
+def _type_of(leaf: object) -> np.dtype:
     return leaf.dtype if isinstance(leaf, jax.Array) else jnp.result_type(leaf)
 
 
 def bucket(size: int) -> int:
-    """Return up to which size an axis is filled up, so that several sizes share a program.
+    """Round a size up, so that several sizes share a program.
 
     The next power of two, or multiple of 4,096: never more than 4,095 beyond.
 

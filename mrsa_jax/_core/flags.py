@@ -1,4 +1,4 @@
-"""Kinds of optional settings, with what the command line's help shows instead of their values."""
+"""Name kinds of optional settings, as the command line's help shows them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from mrsa_watch._base.files import user_path
 
 
 def _unless_unset(default: str) -> str:
-    """Return how help shows a default.
+    """Show a default in help.
 
     The text of a setting without one ends with what happens.
     """
@@ -24,7 +24,7 @@ def _unless_unset(default: str) -> str:
 
 
 def shown(metavar: str | None = None, name: str | None = None) -> Any:
-    """Return how help shows a setting.
+    """Show a setting in help.
 
     Its value, and its flag if that is not its field's name.
 
@@ -41,7 +41,7 @@ Name = Annotated[str | None, shown("NAME")]
 Number = Annotated[float | None, shown("X")]
 
 
-def _renamed(cls: Any) -> dict[str, str]:
+def _renamed(cls: object) -> dict[str, str]:
     """Return the fields of settings whose flags have other names, and these names.
 
     Examples:
@@ -66,16 +66,10 @@ renamed: Any = functools.cache(_renamed)  # each point of a sweep is read
 
 
 class Cites:
-    """What values of a setting stand for, and keys of their papers.
-
-    A remark of its type.
-    """
+    """Cite papers for values of a setting, as a remark of its type."""
 
     def __init__(self, **values: str) -> None:
-        """Take for each value what its papers are cited for, and their keys: "data.
-
-        Key key".
-        """
+        """Take by value the purpose and the keys of its papers: "data: key key"."""
         self.values = values
 
 
@@ -96,31 +90,33 @@ class Within:
         self.rule = rule or f"must be at least {low}"
 
 
-def check_ranges(config: Any) -> None:
-    """Raise `ConfigurationError` for the first setting out of the range that its type remarks.
+def check_ranges(config: object) -> None:
+    """Raise `ConfigurationError` for the first setting out of its range.
 
     A class that gives a setting of its base another default leaves it its range.
     """
-    cls: Any = type(config)
+    cls: object = type(config)
     for name, ranges in _ranges(cls).items():
         value = getattr(config, name)
-        for one in value if isinstance(value, tuple | list) else (value,):
-            for own in ranges if one is not None else ():
-                check_number(one, name, own.rule, float(own.low), float(own.high))
+        for number in value if isinstance(value, tuple | list) else (value,):
+            for allowed in ranges if number is not None else ():
+                check_number(
+                    number, name, allowed.rule, float(allowed.low), float(allowed.high)
+                )
 
 
 @functools.cache
 def _ranges(cls: Any) -> dict[str, list[Within]]:
-    found: dict[str, list[Within]] = {}
+    ranges: dict[str, list[Within]] = {}
     for base in reversed(cls.__mro__):
         for name, hint in typing.get_type_hints(base, include_extras=True).items():
-            own = [
-                one
-                for one in getattr(hint, "__metadata__", ())
-                if isinstance(one, Within)
+            within = [
+                mark
+                for mark in getattr(hint, "__metadata__", ())
+                if isinstance(mark, Within)
             ]
-            found |= {name: own} if own else {}
-    return found
+            ranges |= {name: within} if within else {}
+    return ranges
 
 
 BELOW_ONE = 1 - 2**-53
@@ -146,7 +142,7 @@ Bits = Annotated[int, IS_BITS]
 
 
 def with_user_paths(config: Any) -> Any:
-    """Return settings whose paths name the user's folder instead of ~, its tables' too."""
+    """Replace ~ by the user's folder in the paths of settings and their tables."""
     changes: dict[str, Any] = {}
     for field in dataclasses.fields(config):
         value = getattr(config, field.name)

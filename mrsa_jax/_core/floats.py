@@ -1,4 +1,4 @@
-"""NumPy's usual treatment of floating-point errors, whatever the user has set for other code."""
+"""Treat floating-point errors as NumPy does by default, whatever the user set."""
 
 from __future__ import annotations
 

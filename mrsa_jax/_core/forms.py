@@ -13,7 +13,7 @@ import importlib.util
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, Literal
+from typing import Literal
 
 import jax
 
@@ -67,7 +67,7 @@ def use_form(form: str | None) -> Iterator[None]:
         yield
 
 
-def chosen_form(offered: tuple[Form, ...], *values: Any) -> Form:
+def chosen_form(offered: tuple[Form, ...], *values: object) -> Form:
     """Return in which of its forms an operation runs.
 
     Args:
@@ -82,9 +82,9 @@ def chosen_form(offered: tuple[Form, ...], *values: Any) -> Form:
         possible.append("loops")
     rule = f"must be installed for what has the forms {offered} only"
     require(bool(possible), "numba", rule, "no numba, or traced values")
-    asked = forced_form()
-    if asked in possible:
-        return asked
+    forced = forced_form()
+    if forced in possible:
+        return forced
     if len(possible) == 1:  # for any device, which need not be started for this
         return possible[0]
     return next(form for form in _PREFERRED[platform()] if form in possible)

@@ -24,11 +24,14 @@ _LOG_ROOT_2_PI = 0.5 * np.log(2.0 * np.pi)
 
 
 @usual_floats
-def true_positive_rate(mu: Any, fpr: Any) -> Float64[np.ndarray, "*_"]:
-    """Return how often the best test finds the shift, at this rate of false alarms.
+def true_positive_rate(mu: object, fpr: object) -> Float64[np.ndarray, "*_"]:
+    """Return the best test's rate of detection at this rate of false alarms.
 
     Examples:
-        >>> float(true_positive_rate(0.0, 0.25)), float(true_positive_rate(np.inf, 0.25))
+        >>> (
+        ...     float(true_positive_rate(0.0, 0.25)),
+        ...     float(true_positive_rate(np.inf, 0.25)),
+        ... )
         (0.25, 1.0)
     """
     from scipy import special
@@ -37,8 +40,8 @@ def true_positive_rate(mu: Any, fpr: Any) -> Float64[np.ndarray, "*_"]:
 
 
 @usual_floats
-def advantage(mu: Any) -> Float64[np.ndarray, "*_"]:
-    """Return the largest difference of true and false positives, 2 Phi(mu/2) - 1 = delta(0)."""
+def advantage(mu: object) -> Float64[np.ndarray, "*_"]:
+    """Return the largest gain over guessing, 2 Phi(mu/2) - 1 = delta(0)."""
     from scipy import special
 
     return np.asarray(
@@ -47,22 +50,22 @@ def advantage(mu: Any) -> Float64[np.ndarray, "*_"]:
 
 
 @usual_floats
-def delta(mu: Any, epsilon: Any) -> Float64[np.ndarray, "*_"]:
+def delta(mu: object, epsilon: object) -> Float64[np.ndarray, "*_"]:
     """Return delta at epsilon from 0 on, of arrays that broadcast.
 
     Examples:
         >>> float(delta(1.0, 0.0) - advantage(1.0)), float(delta(1.0, 1.0).round(6))
         (0.0, 0.126937)
     """
-    given, asked = np.broadcast_arrays(
+    shift, target = np.broadcast_arrays(
         np.asarray(mu, np.float64), np.asarray(epsilon, np.float64)
     )
-    usual = (given > 0) & np.isfinite(given)
+    usual = (shift > 0) & np.isfinite(shift)
     with np.errstate(over="ignore"):
-        found = np.exp(_log_delta(asked, np.where(usual, given, 1.0)))
-    found = np.where(usual, found, np.where(given > 0, 1.0, given))
+        result = np.exp(_log_delta(target, np.where(usual, shift, 1.0)))
+    result = np.where(usual, result, np.where(shift > 0, 1.0, shift))
     return np.asarray(
-        np.where(usual & (asked == 0), advantage(given), found), np.float64
+        np.where(usual & (target == 0), advantage(shift), result), np.float64
     )
 
 
@@ -77,21 +80,21 @@ def _log_delta(epsilon: Any, mu: Any) -> np.ndarray:
     falls = 1.0 - nodes * _mills(nodes)  # minus the derivative of Mills' ratio
     small = half * (falls @ _WEIGHTS)
     with np.errstate(divide="ignore", invalid="ignore"):
-        left = np.log(special.ndtr(-x) - np.exp(log_density) * _mills(y))
+        below = np.log(special.ndtr(-x) - np.exp(log_density) * _mills(y))
         ratio = np.where(mu < _SMALL, small, _mills(right) - _mills(y))
         away = log_density + np.log(ratio)
-    return np.asarray(np.where((x < 0) & (mu >= _SMALL), left, away))
+    return np.asarray(np.where((x < 0) & (mu >= _SMALL), below, away))
 
 
-def _mills(at: Any) -> np.ndarray:
+def _mills(at: object) -> np.ndarray:
     from scipy import special
 
     return np.asarray(np.sqrt(np.pi / 2) * special.erfcx(at / np.sqrt(2.0)))
 
 
 @usual_floats
-def epsilon(mu: Any, delta: Any) -> Float64[np.ndarray, "*_"]:
-    """Return the least epsilon from 0 on with delta(epsilon) <= delta, of arrays that broadcast.
+def epsilon(mu: object, delta: object) -> Float64[np.ndarray, "*_"]:
+    """Return the least epsilon >= 0 with delta(epsilon) <= delta.
 
     The root of log delta lies between 0 and mu (z + mu/2), z = sqrt(2 log(1/delta)), as
     delta(eps) < Phi(-x) <= exp(-x^2/2); it is found to the last digits.
@@ -103,31 +106,31 @@ def epsilon(mu: Any, delta: Any) -> Float64[np.ndarray, "*_"]:
     """
     from scipy.optimize import elementwise
 
-    given, asked = np.broadcast_arrays(
+    shift, target = np.broadcast_arrays(
         np.asarray(mu, np.float64), np.asarray(delta, np.float64)
     )
     with np.errstate(over="ignore"):
-        highest = given * (np.sqrt(-2.0 * np.log(asked)) + given / 2)
-    is_open = (advantage(given) > asked) & np.isfinite(highest)
-    found = np.where(
-        np.isnan(given), np.nan, np.where(np.isfinite(highest), 0.0, np.inf)
+        highest = shift * (np.sqrt(-2.0 * np.log(target)) + shift / 2)
+    is_open = (advantage(shift) > target) & np.isfinite(highest)
+    result = np.where(
+        np.isnan(shift), np.nan, np.where(np.isfinite(highest), 0.0, np.inf)
     )
     if is_open.any():
         # many clients have the same mu, all of a block among them
         triples = np.stack(
-            [given[is_open], np.log(asked[is_open]), highest[is_open]], axis=1
+            [shift[is_open], np.log(target[is_open]), highest[is_open]], axis=1
         )
         each, places = np.unique(triples, axis=0, return_inverse=True)
-        own, wanted, top = each.T
+        shifts, wanted, top = each.T
 
         def above(at: np.ndarray, mu: np.ndarray, log_delta: np.ndarray) -> np.ndarray:
             return _log_delta(at, mu) - log_delta
 
         roots = elementwise.find_root(
-            above, (np.zeros(len(each)), top), args=(own, wanted)
+            above, (np.zeros(len(each)), top), args=(shifts, wanted)
         )
-        found[is_open] = roots.x[places.ravel()]
-    return np.asarray(found, np.float64)
+        result[is_open] = roots.x[places.ravel()]
+    return np.asarray(result, np.float64)
 
 
 class Gaussian:

@@ -1,4 +1,4 @@
-"""How a kernel for NVIDIA GPUs is launched (Pallas, through Triton).
+"""Launch kernels for NVIDIA GPUs (Pallas, through Triton).
 
 Import inside functions only, where the form is "pallas".
 """
@@ -44,8 +44,8 @@ def launch(
     run = pl.pallas_call(
         kernel,
         [
-            jax.ShapeDtypeStruct(one.shape, one.dtype, manual_axis_type=axes)
-            for one in results
+            jax.ShapeDtypeStruct(result.shape, result.dtype, manual_axis_type=axes)
+            for result in results
         ],
         grid=grid,
         interpret=interprets_kernels(),

@@ -23,7 +23,7 @@ Square = Float64[np.ndarray, "rows rows"]
 
 
 def nearness(matrix: np.ndarray) -> float:
-    """Return what is taken for rounding of a matrix of this type.
+    """Return the largest difference that counts as rounding, by type.
 
     Examples:
         >>> nearness(np.eye(2)), nearness(np.eye(2, dtype=np.float32)) < 5e-7
@@ -38,7 +38,9 @@ def symmetrised(matrix: Square, argument: str, rule: str, near: float = NEAR) ->
     """Return a matrix of entries about 1 in size as a symmetric one, or raise.
 
     Examples:
-        >>> symmetrised(np.array([[1.0, 0.5], [0.5 + 1e-12, 1.0]]), "C", "must be symmetric")[1, 0]
+        >>> symmetrised(
+        ...     np.array([[1.0, 0.5], [0.5 + 1e-12, 1.0]]), "C", "must be symmetric"
+        ... )[1, 0]
         np.float64(0.5000000000005)
     """
     gap = float(np.abs(matrix - matrix.T).max(initial=0.0))
@@ -49,7 +51,7 @@ def symmetrised(matrix: Square, argument: str, rule: str, near: float = NEAR) ->
 def check_semidefinite(
     values: Float64[np.ndarray, " rows"], argument: str, rule: str, near: float = NEAR
 ) -> None:
-    """Raise unless no eigenvalue of a matrix with a diagonal of ones is clearly negative."""
+    """Raise if an eigenvalue of a matrix with unit diagonal is negative."""
     least = float(values.min(initial=0.0))
     require(
         least >= -near, argument, f"{rule}; least eigenvalue of its correlations", least
@@ -74,22 +76,22 @@ def correlations(matrix: np.ndarray, argument: str) -> Square:
         >>> correlations(rounded, "memory").tolist()
         [[1.0, 0.25], [0.25, 1.0]]
     """
-    near, found = nearness(matrix), matrix.astype(np.float64)
+    near, checked = nearness(matrix), matrix.astype(np.float64)
     rule = "must be finite with a diagonal of ones"
-    require(bool(np.isfinite(found).all()), argument, rule)
-    furthest = float(np.abs(np.diagonal(found) - 1).max(initial=0.0))
+    require(bool(np.isfinite(checked).all()), argument, rule)
+    furthest = float(np.abs(np.diagonal(checked) - 1).max(initial=0.0))
     require(
         furthest <= near, argument, rule, f"one that differs from 1 by {furthest:.3g}"
     )
-    found = symmetrised(found, argument, "must be a symmetric kernel", near)
-    found[np.abs(found - 1) <= near] = 1.0
-    values = np.linalg.eigvalsh(found)
+    checked = symmetrised(checked, argument, "must be a symmetric kernel", near)
+    checked[np.abs(checked - 1) <= near] = 1.0
+    values = np.linalg.eigvalsh(checked)
     check_semidefinite(values, argument, "must be positive semidefinite", near)
-    return found
+    return checked
 
 
 def covariance_root(matrix: np.ndarray, argument: str) -> Square:
-    """Return F with F F^T a covariance, from the eigenvectors of its correlations, or raise.
+    """Return F with F F^T a covariance, by eigenvectors of its correlations.
 
     Correlations, so that rows of little variance next to others of much keep their
     digits. What rounding cannot tell from a combination of rows without variance is
@@ -128,21 +130,23 @@ _EIGENVALUE = 16.0 * float(np.finfo(np.float64).eps)
 
 
 def lower_triangle(matrix: np.ndarray, argument: str, rule: str) -> Square:
-    """Return a lower triangular matrix as float64, or raise and name an entry above its diagonal.
+    """Return a lower triangular matrix as float64; name an entry above.
 
     Examples:
-        >>> lower_triangle(np.array([[1.0, 1e-17], [0.5, 1.0]]), "C", "must be lower").tolist()
+        >>> lower_triangle(
+        ...     np.array([[1.0, 1e-17], [0.5, 1.0]]), "C", "must be lower"
+        ... ).tolist()
         [[1.0, 0.0], [0.5, 1.0]]
     """
-    found = matrix.astype(np.float64)
-    largest = float(np.abs(found).max(initial=0.0))
-    above = np.argwhere(np.abs(np.triu(found, 1)) > nearness(matrix) * largest)
+    values = matrix.astype(np.float64)
+    largest = float(np.abs(values).max(initial=0.0))
+    above = np.argwhere(np.abs(np.triu(values, 1)) > nearness(matrix) * largest)
     require(len(above) == 0, argument, rule, *map(tuple, above[:1].tolist()))
-    return np.tril(found)
+    return np.tril(values)
 
 
 def smallest_variance(matrix: np.ndarray) -> Any:
-    """Return the least variance of a covariance, 0 for one that is below it by rounding."""
+    """Return a covariance's least variance, 0 if rounding made it negative."""
     variances = np.diagonal(matrix).astype(np.float64)
     least = float(variances.min())
     return (

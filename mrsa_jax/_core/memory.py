@@ -1,10 +1,9 @@
-"""What memory the machine has left, and the one rule by which work is refused for want of it."""
+"""Measure the memory that is free, and refuse work that needs more."""
 
 from __future__ import annotations
 
 import pathlib
 import sys
-from typing import Any
 
 from mrsa_watch._base.errors import require
 
@@ -13,7 +12,7 @@ _PROCESS = pathlib.Path("/proc/self")
 _MACHINE = pathlib.Path("/proc/meminfo")
 
 
-def memory_words(needed: int, argument: str, value: Any, reduce: str) -> str:
+def memory_words(needed: int, argument: str, value: object, reduce: str) -> str:
     """Say how much memory work needs and how much is available, or refuse it.
 
     Every command states its need by this before it begins.
@@ -36,27 +35,27 @@ def memory_words(needed: int, argument: str, value: Any, reduce: str) -> str:
         >>> words.startswith("memory: about 1 MiB")
         True
     """
-    there = free_bytes()
+    available = free_bytes()
     need = bytes_in_words(needed)
-    if there is None:
+    if available is None:
         return f"memory: about {need}"
-    free = bytes_in_words(there)
+    free = bytes_in_words(available)
     rule = (
         f"must fit into memory: about {need} of {free} that are free; reduce {reduce}"
     )
-    require(needed <= there, argument, rule, value)
+    require(needed <= available, argument, rule, value)
     return f"memory: about {need} of {free} that are free"
 
 
 def free_bytes() -> int | None:
-    """Return how much more memory this process can take.
+    """Return the bytes that this process can still take.
 
-    None where the system does not say.
-    The least of what the machine has, what the process's control groups and its own
-    limit leave, and what an accelerator has left where JAX runs on one.
+    None where the system does not say. The least of what the machine has, what the
+    process's control groups and its own limit leave, and what an accelerator has left
+    where JAX runs on one.
     """
-    known = [_machine_bytes(), *_group_bytes(), _limit_bytes(), _accelerator_bytes()]
-    return min((max(one, 0) for one in known if one is not None), default=None)
+    limits = [_machine_bytes(), *_group_bytes(), _limit_bytes(), _accelerator_bytes()]
+    return min((max(limit, 0) for limit in limits if limit is not None), default=None)
 
 
 def bytes_in_words(number: int) -> str:
@@ -80,8 +79,8 @@ def _machine_bytes() -> int | None:
 
 
 def _group_bytes() -> list[int]:
-    """Return what the limit of each control group above this process leaves (both versions)."""
-    found = []
+    """Return the room under each control group's limit (both versions)."""
+    rooms = []
     for line in (_read(_PROCESS / "cgroup") or "").splitlines():
         _, names, path = line.split(":", 2)
         if names not in ("", "memory"):
@@ -100,10 +99,10 @@ def _group_bytes() -> list[int]:
                 cached = _entry(
                     folder / "memory.stat", "inactive_file", "total_inactive_file"
                 )
-                found.append(int(limit) - int(current) + (cached or 0))
+                rooms.append(int(limit) - int(current) + (cached or 0))
             if folder == root:
                 break
-    return found
+    return rooms
 
 
 def _entry(path: pathlib.Path, *names: str) -> int | None:
@@ -116,7 +115,7 @@ def _entry(path: pathlib.Path, *names: str) -> int | None:
 
 
 def _limit_bytes() -> int | None:
-    """Return what the process's own limit of address space leaves (`ulimit -v`)."""
+    """Return the room under the process's limit of address space (`ulimit -v`)."""
     try:
         import resource
     except ImportError:  # not on this system
@@ -129,7 +128,7 @@ def _limit_bytes() -> int | None:
 
 
 def _accelerator_bytes() -> int | None:
-    """Return what the accelerator has left.
+    """Return the accelerator's free bytes.
 
     None on a CPU, or while JAX is not imported.
     """

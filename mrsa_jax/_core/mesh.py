@@ -11,8 +11,8 @@ from jax.sharding import Mesh, PartitionSpec
 from mrsa_watch._base.errors import require
 
 
-def varying_like(start: Any, *values: Any) -> Any:
-    """Return what a loop starts from, as what may differ between the devices that its data does.
+def varying_like(start: object, *values: object) -> Any:
+    """Make the start of a loop vary over the devices as its data do.
 
     Inside a caller's `shard_map`, constants are the same on all devices of the mesh and
     data are not; a loop must start from what it ends in.
@@ -28,19 +28,19 @@ def varying_like(start: Any, *values: Any) -> Any:
     if not axes:
         return start
 
-    def spread(leaf: Any) -> Any:
+    def spread(leaf: object) -> Any:
         return lax.pcast(leaf, tuple(sorted(axes - _axes(leaf))), to="varying")
 
     return jax.tree.map(spread, start)
 
 
-def _axes(leaf: Any) -> frozenset[str]:
-    """Return the axes of a mesh along which an array may differ from device to device."""
+def _axes(leaf: object) -> frozenset[str]:
+    """Return the mesh axes along which an array may differ."""
     return frozenset(jax.typeof(leaf).manual_axis_type.varying)
 
 
 def checked_mesh(mesh: Any) -> Mesh | None:
-    """Return the mesh if it is one of a single axis; None for None or a single device."""
+    """Check that a mesh has one axis; return None for a single device."""
     if mesh is None:
         return None
     require(
@@ -59,12 +59,12 @@ def spread(function: Any, mesh: Mesh, num_shared: int, num_sharded: int) -> Any:
 
     The first arguments replicated, the others and results cut.
     """
-    own, cut = PartitionSpec(), PartitionSpec(mesh.axis_names[0])
+    whole, cut = PartitionSpec(), PartitionSpec(mesh.axis_names[0])
     # a user's scheme, model or optimizer may start a loop from constants
     return jax.shard_map(
         function,
         mesh=mesh,
-        in_specs=(own,) * num_shared + (cut,) * num_sharded,
+        in_specs=(whole,) * num_shared + (cut,) * num_sharded,
         out_specs=cut,
         check_vma=False,
     )

@@ -7,8 +7,6 @@ mechanism that releases C y + z.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from jaxtyping import Float64
 
@@ -20,7 +18,7 @@ _MOST_SPREADS = 1e153  # its square is a float
 
 
 def check_noise(
-    noise: Any, rounds: int, argument: str = "noise"
+    noise: object, rounds: int, argument: str = "noise"
 ) -> Float64[np.ndarray, "*_"] | None:
     """Return the noise of sums as one of three forms, or raise.
 
@@ -52,10 +50,16 @@ def check_noise(
         mrsa_jax.ConfigurationError: `noise` must hold no negative variance; got -1.0
     """
     array = host_array(noise, argument)
-    kind = "must be a variance, one for each round, or a covariance [rounds, rounds], of numbers"
+    kind = (
+        "must be a variance, one for each round, or a covariance [rounds, rounds], "
+        "of numbers"
+    )
     require(array.dtype.kind in "fiu", argument, kind, noise)
     shapes = ((), (rounds,), (rounds, rounds))
-    rule = f"must be one number, or of shape [{rounds}] or [{rounds}, {rounds}], by the rounds"
+    rule = (
+        f"must be one number, or of shape [{rounds}] or [{rounds}, {rounds}], by the "
+        "rounds"
+    )
     require(array.shape in shapes, argument, rule, f"shape {array.shape}")
     values = array.astype(np.float64)
     wrong = values[~np.isfinite(values)]
@@ -72,7 +76,7 @@ def check_noise(
     return covariance_root(array, argument)
 
 
-def check_spread(spread: Any) -> float:
+def check_spread(spread: object) -> float:
     """Return the standard deviation of the others' updates, or raise.
 
     Examples:
@@ -95,7 +99,7 @@ def check_in_spreads(noise: np.ndarray, spread: float) -> None:
         >>> check_in_spreads(np.array([1.0]), 1e-200)
         Traceback (most recent call last):
         ...
-        mrsa_jax.ConfigurationError: `noise` must have a standard deviation of at most 1e+153 ti...
+        mrsa_jax.ConfigurationError: `noise` must have a standard deviation of at mos...
     """
     deviations = np.sqrt(noise) if noise.ndim == 1 else np.linalg.norm(noise, axis=1)
     largest = float(deviations.max(initial=0.0))

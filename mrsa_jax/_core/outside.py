@@ -1,4 +1,4 @@
-"""What reads files, the environment, the command line or shared generators, by name.
+"""List by name the readers of files, settings and shared generators.
 
 A list can only hold what is common: a reader that is not in it counts as its library
 does, by its name and the library's version.
@@ -15,8 +15,8 @@ _OUTSIDE = frozenset(
     for module, names in {
         "builtins": "open input eval exec __import__",
         "io": "open open_code FileIO",
-        "os": "environ environb getenv getenvb getcwd getcwdb listdir scandir walk fwalk stat lstat"
-        " open read popen system getlogin",
+        "os": "environ environb getenv getenvb getcwd getcwdb listdir scandir walk"
+        " fwalk stat lstat open read popen system getlogin",
         "os.path": "exists lexists isfile isdir getsize getmtime",
         "sys": "argv modules path stdin",
         "glob": "glob iglob",
@@ -25,7 +25,8 @@ _OUTSIDE = frozenset(
         "importlib.resources": "files open_binary open_text read_binary read_text",
         "pkgutil": "get_data",
         "runpy": "run_path run_module",
-        "subprocess": "run Popen call check_call check_output getoutput getstatusoutput",
+        "subprocess": "run Popen call check_call check_output getoutput"
+        " getstatusoutput",
         "socket": "socket create_connection",
         "urllib.request": "urlopen urlretrieve",
         "sqlite3": "connect",
@@ -41,9 +42,10 @@ _OUTSIDE = frozenset(
         "linecache": "getline getlines",
         "numpy": "load loadtxt genfromtxt fromfile fromregex memmap",
         "jax.numpy": "load fromfile",
-        "pandas": "read_csv read_table read_fwf read_json read_parquet read_feather read_orc"
-        " read_hdf read_pickle read_excel read_sql read_sql_query read_sql_table"
-        " read_stata read_sas read_spss read_xml read_html read_clipboard",
+        "pandas": "read_csv read_table read_fwf read_json read_parquet read_feather"
+        " read_orc read_hdf read_pickle read_excel read_sql read_sql_query"
+        " read_sql_table read_stata read_sas read_spss read_xml read_html"
+        " read_clipboard",
         "xarray": "open_dataset open_dataarray open_zarr open_mfdataset load_dataset"
         " load_dataarray open_datatree",
         "zarr": "open open_array open_group load",
@@ -57,16 +59,15 @@ _OUTSIDE = frozenset(
         "matplotlib.pyplot": "imread",
         "requests": "get post request Session",
         # draws from a generator that the whole process shares
-        "random": "random uniform randint choice choices sample shuffle randrange getrandbits gauss"
-        " normalvariate betavariate expovariate triangular randbytes",
-        "numpy.random": "rand randn randint random random_sample choice shuffle permutation normal"
-        " uniform standard_normal exponential poisson binomial beta gamma bytes"
-        " geometric multinomial dirichlet laplace",
+        "random": "random uniform randint choice choices sample shuffle randrange"
+        " getrandbits gauss normalvariate betavariate expovariate triangular randbytes",
+        "numpy.random": "rand randn randint random random_sample choice shuffle"
+        " permutation normal uniform standard_normal exponential poisson binomial beta"
+        " gamma bytes geometric multinomial dirichlet laplace",
     }.items()
     for name in names.split()
 )
-"""What reads files, the environment, the command line, or a generator that is not an object's.
-"""
+"""Readers of files, the environment, the command line, or a shared generator."""
 READING_METHODS = frozenset(("read_text", "read_bytes", "iterdir", "rglob"))
 """Methods of paths, which no other common class has."""
 PATH_METHODS = READING_METHODS | {
@@ -84,7 +85,7 @@ PATH_METHODS = READING_METHODS | {
 
 
 def loaded_readers() -> dict[int, tuple[str, Any]]:
-    """Return names and objects of `_OUTSIDE`, as far as they are loaded, by their addresses."""
+    """Find the loaded readers: names and objects by their addresses."""
     readers = {}
     for name in _OUTSIDE:
         module, _, attribute = name.rpartition(".")
@@ -95,7 +96,7 @@ def loaded_readers() -> dict[int, tuple[str, Any]]:
 
 
 def read_by(module: str, attributes: Collection[str]) -> str | None:
-    """Return what lies outside that code reads which has a module and reads these attributes."""
+    """Find a reader that code uses which has a module and these attributes."""
     for name in sorted(_OUTSIDE):
         if name.startswith(f"{module}.") and {*name[len(module) + 1 :].split(".")} <= {
             *attributes

@@ -1,4 +1,4 @@
-"""What the project of the papers, `papers/` in the repository, adds where it is installed."""
+"""Load what the papers' project, `papers/`, adds where it is installed."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _NAME = "mrsa-jax-papers"
 
 
 def from_papers(group: str) -> Any:
-    """Return what the papers' project offers under a group of entry points.
+    """Load the papers' entry point of a group.
 
     Only its own metadata are read: to go through those of all packages costs a tenth of
     a second.

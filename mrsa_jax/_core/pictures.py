@@ -30,7 +30,7 @@ def png_address(cells: np.ndarray, colours: Sequence[str]) -> str:
 
 
 def with_picture(value: Any) -> str:
-    """Return what `telling` does, and below it a picture of what `_cells()` returns, if anything.
+    """Show a value as `telling` does, with a picture of its `_cells()` below.
 
     For `_repr_html_ = with_picture` in the class; `_cells` returns small integers, 0
     for nothing.
@@ -47,4 +47,6 @@ def with_picture(value: Any) -> str:
     rows, columns = (size * max(1, _WIDTH // max(cells.shape)) for size in cells.shape)
     style = f"image-rendering:pixelated;width:{columns}px;height:{rows}px;margin:.4em 0"
     address = png_address(kinds.astype(np.uint8), COLOURS)
-    return f'{telling(value)}<img alt="{value._cells.__doc__}" style="{style}" src="{address}">'
+    alternative = value._cells.__doc__
+    picture = f'<img alt="{alternative}" style="{style}" src="{address}">'
+    return f"{telling(value)}{picture}"

@@ -21,8 +21,6 @@ from jaxtyping import Array, Bool, UInt32
 from mrsa_jax._core.arrays import on_device
 from mrsa_jax._core.device import multiplies_wide
 
-# ---- Products and quotients of 32-bit words that need 64 bits, without 64-bit arrays.
-
 
 def divide_step(
     high: Array, low: Array, divisor: Array, reciprocal: Array
@@ -35,13 +33,13 @@ def divide_step(
     quotient_high, quotient_low = multiply_wide(high, reciprocal)
     quotient_low = quotient_low + low
     carry = (quotient_low < low).astype(jnp.uint32)
-    quotient_high = quotient_high + high + carry + jnp.uint32(1)
+    quotient_high = quotient_high + high + carry + 1
     remainder = low - quotient_high * divisor
     over = remainder > quotient_low
-    quotient = jnp.where(over, quotient_high - jnp.uint32(1), quotient_high)
+    quotient = jnp.where(over, quotient_high - 1, quotient_high)
     remainder = jnp.where(over, remainder + divisor, remainder)
     again = remainder >= divisor
-    quotient = jnp.where(again, quotient + jnp.uint32(1), quotient)
+    quotient = jnp.where(again, quotient + 1, quotient)
     return quotient, jnp.where(again, remainder - divisor, remainder)
 
 
@@ -58,21 +56,16 @@ def multiply_high(left: Array, right: Array) -> Array:
         with jax.enable_x64(True):
             product = left.astype(jnp.uint64) * right.astype(jnp.uint64)
             return (product >> jnp.uint64(32)).astype(jnp.uint32)
-    sixteen, half = jnp.uint32(16), jnp.uint32(0xFFFF)
-    left_high, left_low = left >> sixteen, left & half
-    right_high, right_low = right >> sixteen, right & half
+    left_high, left_low = left >> 16, left & 0xFFFF
+    right_high, right_low = right >> 16, right & 0xFFFF
     low = left_low * right_low
-    middle = left_high * right_low + (low >> sixteen)
-    cross = left_low * right_high + (middle & half)
-    return left_high * right_high + (middle >> sixteen) + (cross >> sixteen)
-
-
-# ---- Integers of any size as small ones: modulo a prime, or numbered; and the words of
-# residues.
+    middle = left_high * right_low + (low >> 16)
+    cross = left_low * right_high + (middle & 0xFFFF)
+    return left_high * right_high + (middle >> 16) + (cross >> 16)
 
 
 def residues(array: np.ndarray | Array, prime: int | Array) -> Array:
-    """Return the integers of `array` modulo `prime` as uint32, negative ones included."""
+    """Return integers modulo `prime` as uint32, negative ones included."""
     if isinstance(array, jax.Array):
         if array.dtype == jnp.bool_ or jnp.issubdtype(array.dtype, jnp.unsignedinteger):
             if array.dtype.itemsize < 4:
@@ -85,7 +78,7 @@ def residues(array: np.ndarray | Array, prime: int | Array) -> Array:
 
 
 def host_residues(array: np.ndarray, prime: int, kind: type[np.number]) -> np.ndarray:
-    """Return integers of any size on the host modulo `prime`, of a type that holds it."""
+    """Return integers of any size on the host modulo `prime`."""
     if array.dtype == np.bool_:
         return array.astype(kind)
     if array.dtype != object and array.dtype.itemsize < 8:
@@ -94,7 +87,7 @@ def host_residues(array: np.ndarray, prime: int, kind: type[np.number]) -> np.nd
 
 
 def codes(array: np.ndarray) -> np.ndarray:
-    """Return int32 numbers that are equal exactly where integers of any size are, 0 for 0 only."""
+    """Number integers of any size by int32, equal ones alike, 0 as 0."""
     if array.dtype == np.bool_:
         return array.astype(np.int32)
     values, places = np.unique(array, return_inverse=True)
@@ -113,10 +106,10 @@ def is_power_of_two(modulus: int) -> bool:
 
 
 def words_per_residue(modulus: int) -> int:
-    """Return how many 32-bit words of keystream one residue takes.
+    """Return the 32-bit words of keystream that one residue takes.
 
-    1 for R = 2**b, else 2.
-    Two words (64 bits) keep a residue within R/2**64 < 2**-33 of uniform.
+    1 for R = 2**b, else 2. Two words (64 bits) keep a residue within R/2**64 < 2**-33
+    of uniform.
 
     Examples:
         >>> words_per_residue(2**20), words_per_residue(37)
@@ -125,15 +118,13 @@ def words_per_residue(modulus: int) -> int:
     return 1 if is_power_of_two(modulus) else 2
 
 
-# ---- Arithmetic modulo a 31-bit prime on uint32 arrays, made for elimination.
-
 # For values that are traced, and so unknown. Whoever knows them can make a matrix that
 # both divide: what is decided about given values takes primes that are drawn for it.
 PRIMES = (1_199_999_993, 1_199_999_963)
 
 
 def minor_bits(matrices: np.ndarray | Array) -> float:
-    """Return log2 of a bound on every minor of integer matrices `[..., rows, columns]` (Hadamard).
+    """Bound log2 of every minor of matrices `[..., rows, columns]` (Hadamard).
 
     A minor is at most the product of its rows' lengths. Of matrices on a device only
     the largest and the smallest entry are asked for.
@@ -190,9 +181,7 @@ def _numbers(prime: int) -> tuple[np.uint32, np.uint32, np.ndarray]:
 def companion(factor: Array, of: Field) -> Array:
     """Return floor(factor * 2**32 / p) for residues."""
     zero = jnp.zeros_like(factor)
-    return divide_step(
-        factor << jnp.uint32(1), zero, of.prime << jnp.uint32(1), of.reciprocal
-    )[0]
+    return divide_step(factor << 1, zero, of.prime << 1, of.reciprocal)[0]
 
 
 @jax.jit
@@ -208,13 +197,12 @@ def scale(values: Array, factor: Array, factor_companion: Array, of: Field) -> A
     if multiplies_wide():
         remainder = values * factor - multiply_high(values, factor_companion) * of.prime
         return jnp.minimum(remainder, remainder - of.prime)
-    sixteen, half = jnp.uint32(16), jnp.uint32(0xFFFF)
-    high, low = values >> sixteen, values & half
-    factor_high, factor_low = factor_companion >> sixteen, factor_companion & half
-    quotient = high * factor_high + ((low * factor_high) >> sixteen)
-    quotient = quotient + ((high * factor_low) >> sixteen)
+    high, low = values >> 16, values & 0xFFFF
+    factor_high, factor_low = factor_companion >> 16, factor_companion & 0xFFFF
+    quotient = high * factor_high + ((low * factor_high) >> 16)
+    quotient = quotient + ((high * factor_low) >> 16)
     remainder = values * factor - quotient * of.prime
-    remainder = jnp.minimum(remainder, remainder - (of.prime << jnp.uint32(1)))
+    remainder = jnp.minimum(remainder, remainder - (of.prime << 1))
     return jnp.minimum(remainder, remainder - of.prime)
 
 
@@ -232,18 +220,17 @@ def multiply(left: Array, right: Array, of: Field) -> Array:
 
 def reduce_wide(high: Array, low: Array, of: Field) -> Array:
     """Return (high * 2**32 + low) mod p for numbers below p * 2**32."""
-    one = jnp.uint32(1)
-    top = (high << one) | (low >> jnp.uint32(31))
-    return divide_step(top, low << one, of.prime << one, of.reciprocal)[1] >> one
+    top = (high << 1) | (low >> 31)
+    return divide_step(top, low << 1, of.prime << 1, of.reciprocal)[1] >> 1
 
 
 def sum_residues(values: Array, of: Field, axis: int = -1) -> Array:
     """Sum residues over an axis (at most 2**16 of them) modulo p."""
-    high = jnp.sum(values >> jnp.uint32(16), axis=axis, dtype=jnp.uint32)
-    low = jnp.sum(values & jnp.uint32(0xFFFF), axis=axis, dtype=jnp.uint32)
-    bottom = (high << jnp.uint32(16)) + low
+    high = jnp.sum(values >> 16, axis=axis, dtype=jnp.uint32)
+    low = jnp.sum(values & 0xFFFF, axis=axis, dtype=jnp.uint32)
+    bottom = (high << 16) + low
     carry = (bottom < low).astype(jnp.uint32)
-    return reduce_wide((high >> jnp.uint32(16)) + carry, bottom, of)
+    return reduce_wide((high >> 16) + carry, bottom, of)
 
 
 def inverse(values: Array, of: Field) -> Array:
@@ -268,22 +255,22 @@ def inverse(values: Array, of: Field) -> Array:
 
 @functools.cache
 def inverses(prime: int) -> np.ndarray:
-    """Return the inverses of all residues modulo a small prime (of 0: 0), int32 `[prime]`."""
-    found = np.zeros(prime, np.int32)
-    found[1] = 1
+    """Return int32 inverses of all residues modulo a small prime, 0 for 0."""
+    table = np.zeros(prime, np.int32)
+    table[1] = 1
     for value in range(2, prime):
-        found[value] = (prime - prime // value) * int(found[prime % value]) % prime
-    return found
+        table[value] = (prime - prime // value) * int(table[prime % value]) % prime
+    return table
 
 
 def batch_inverse(values: Array, of: Field) -> Array:
-    """Return `inverse(values)`, many along the leading axis, by three products for each value.
+    """Invert many values along the leading axis, by three products each.
 
     The inverses of two values follow from that of their product (Montgomery's trick).
     """
-    is_unit = values != jnp.uint32(0)
-    found = _unit_inverses(jnp.where(is_unit, values, jnp.uint32(1)), of)
-    return jnp.where(is_unit, found, jnp.uint32(0))
+    is_unit = values != 0
+    inverted = _unit_inverses(jnp.where(is_unit, values, 1), of)
+    return jnp.where(is_unit, inverted, 0)
 
 
 def _unit_inverses(units: Array, of: Field) -> Array:
@@ -291,8 +278,8 @@ def _unit_inverses(units: Array, of: Field) -> Array:
     if half < 2:
         return inverse(units, of)
     left, right, rest = units[:half], units[half : 2 * half], units[2 * half :]
-    found = _unit_inverses(jnp.concatenate([multiply(left, right, of), rest]), of)
-    shared, others = found[:half], found[half:]
+    inverted = _unit_inverses(jnp.concatenate([multiply(left, right, of), rest]), of)
+    shared, others = inverted[:half], inverted[half:]
     return jnp.concatenate(
         [multiply(shared, right, of), multiply(shared, left, of), others]
     )
@@ -326,19 +313,21 @@ def kernel_step(
 
     Examples:
         >>> row = jnp.asarray([0, 1], jnp.uint32)
-        >>> kernel, grew = kernel_step(jnp.eye(2, dtype=jnp.uint32), row, field(PRIMES[0]))
+        >>> kernel, grew = kernel_step(
+        ...     jnp.eye(2, dtype=jnp.uint32), row, field(PRIMES[0])
+        ... )
         >>> kernel.tolist(), bool(grew)  # e_1 is known, e_0 is not
         ([[1, 0], [0, 0]], True)
     """
     if binary:
-        products = jnp.where(row[None, :] != jnp.uint32(0), kernel, jnp.uint32(0))
+        products = jnp.where(row[None, :] != 0, kernel, 0)
     else:
         products = scale(kernel, row[None, :], companion(row, of)[None, :], of)
     values = sum_residues(products, of)
-    pivot = jnp.argmax(values != jnp.uint32(0))
+    pivot = jnp.argmax(values != 0)
     leading = jnp.broadcast_to(inverse(values[pivot][None], of), values.shape)
     factors = multiply(values, leading, of)
     step = scale(
         kernel[pivot][None, :], factors[:, None], companion(factors, of)[:, None], of
     )
-    return subtract(kernel, step, of), values[pivot] != jnp.uint32(0)
+    return subtract(kernel, step, of), values[pivot] != 0

@@ -57,7 +57,7 @@ def quick_for_little(
             return jax.jit(function, compiler_options=_quick_options(), **options)
 
         @functools.wraps(function)
-        def chosen(*arguments: Any, **named: Any) -> Any:
+        def chosen(*arguments: object, **named: object) -> Any:
             is_much = (
                 platform() != "cpu" or is_tracing() or entries(*arguments) > LITTLE
             )
@@ -72,9 +72,9 @@ def quick_for_little(
 @functools.cache
 def _quick_options() -> dict[str, Any]:
     """Return the options that this version of XLA has."""
-    found = {}
-    for name, own in QUICK.items():
+    options = {}
+    for name, value in QUICK.items():
         with contextlib.suppress(jax.errors.JaxRuntimeError):
-            jax.jit(lambda: 0, compiler_options={name: own})()
-            found[name] = own
-    return found
+            jax.jit(lambda: 0, compiler_options={name: value})()
+            options[name] = value
+    return options

@@ -26,7 +26,10 @@ def as_typed(value: Any) -> str:
 
     Examples:
         >>> import mrsa_jax as mj
-        >>> mj.selection.batch_partitioning(120, 12, 4), mj.availability.independent(0.1)
+        >>> (
+        ...     mj.selection.batch_partitioning(120, 12, 4),
+        ...     mj.availability.independent(0.1),
+        ... )
         (batch_partitioning(120, 12, 4), independent(0.1))
     """
     leaves, shape = jax.tree.flatten(value)
@@ -54,16 +57,16 @@ def static() -> Any:
 
 @dataclass_transform(frozen_default=True, field_specifiers=(dataclasses.field, static))
 def pytree(cls: type[_Value]) -> type[_Value]:
-    """Make a frozen dataclass of a class, its fields leaves except those that are static.
+    """Make a class a frozen dataclass and a pytree of its non-static fields.
 
     It prints as `brief` does unless the class says how, or has `typed()`, which lists
     calls that may have made it: a factory and its arguments each. Notebooks then show
     its fields too, and where it has `_cells()` a picture. It compares and hashes by
     value, arrays by type, shape and bytes.
     """
-    own = as_typed if hasattr(cls, "typed") else brief
-    cls.__repr__ = cls.__dict__.get("__repr__", own)  # type: ignore[method-assign]
-    if own is as_typed or hasattr(cls, "_cells"):
+    shown_as = as_typed if hasattr(cls, "typed") else brief
+    cls.__repr__ = cls.__dict__.get("__repr__", shown_as)  # type: ignore[method-assign]
+    if shown_as is as_typed or hasattr(cls, "_cells"):
         cls._repr_html_ = with_picture  # type: ignore[attr-defined]
     frozen = dataclasses.dataclass(frozen=True, eq=False, repr=False)
     return jax.tree_util.register_dataclass(frozen(by_value(cls)))

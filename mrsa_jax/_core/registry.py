@@ -41,9 +41,10 @@ _FOLDERS: set[str] = set()  # of plugins' files, in which later imports look las
 
 
 def loaded_plugins() -> dict[str, dict[str, str]]:
-    """Return what has been loaded, for processes that are to do as this one.
+    """Return all loaded plugins, for processes that are to do as this one.
 
-    Paths, modules.
+    Paths and modules.
+
     """
     return dict(_LOADED)
 
@@ -73,12 +74,12 @@ def load_plugins(names: Iterable[str]) -> None:
             rule,
             name,
         )
-        own = f"{PLUGIN}{path.stem}" if is_file else name
-        _loading.append(own)
+        module = f"{PLUGIN}{path.stem}" if is_file else name
+        _loading.append(module)
         try:
             # results alone go to standard output
             with contextlib.redirect_stdout(sys.stderr):
-                _run_file(own, path) if is_file else importlib.import_module(name)
+                _run_file(module, path) if is_file else importlib.import_module(name)
         except (Exception, SystemExit) as error:  # a user's code raises what it likes
             raise ConfigurationError(
                 f"`plugin` must run without an error; got {name!r}: "
@@ -87,26 +88,29 @@ def load_plugins(names: Iterable[str]) -> None:
             ) from error
         finally:
             _loading.pop()
-        there = path if is_file else file_of(name)
+        source = path if is_file else file_of(name)
         key = str(path) if is_file else name
-        _LOADED[key] = {} if there is None else module_sources(own, there)
+        _LOADED[key] = {} if source is None else module_sources(module, source)
 
 
-def _run_file(own: str, path: pathlib.Path) -> None:
-    """Run a file's text, never an older compiled one, with neighbours as they are now."""
+def _run_file(module_name: str, path: pathlib.Path) -> None:
+    """Run a file's current text, with its neighbours as they are now."""
     before = _LOADED.get(str(path), {})
-    if any(before.get(one) != text for one, text in module_sources(own, path).items()):
+    sources = module_sources(module_name, path)
+    if any(before.get(name) != text for name, text in sources.items()):
         for name in before:
             sys.modules.pop(name, None)
-    spec = importlib.util.spec_from_file_location(own, path)
+    spec = importlib.util.spec_from_file_location(module_name, path)
     assert spec is not None
     module = importlib.util.module_from_spec(spec)
-    sys.modules[own] = module  # where dataclasses and pickle look for its classes
+    sys.modules[module_name] = (
+        module  # where dataclasses and pickle look for its classes
+    )
     try:
         with _neighbours(path):
             exec(compile(path.read_bytes(), path, "exec"), module.__dict__)
     except BaseException:
-        del sys.modules[own]
+        del sys.modules[module_name]
         raise
 
 
@@ -186,12 +190,14 @@ def no_parameters(rest: list[str]) -> tuple[Any, ...]:
 
 
 def built_by(package: str, module: str, name: str) -> Callable[..., Any]:
-    """Return what builds a member by a function of its package, which is imported when called."""
-    return lambda *given: getattr(import_module(f"{package}.{module}"), name)(*given)
+    """Build a member by a function of a package that is imported when called."""
+    return lambda *parameters: getattr(import_module(f"{package}.{module}"), name)(
+        *parameters
+    )
 
 
 def _hint(text: str, rows: Mapping[str, Any]) -> str:
-    """Return what may have been meant by a name that there is not."""
+    """Suggest the nearest known name."""
     if "," in text:
         return (
             f"separate several with spaces: {' '.join(text.replace(',', ' ').split())}"
@@ -208,16 +214,16 @@ def _hint(text: str, rows: Mapping[str, Any]) -> str:
 
 def own_row(
     name: str,
-    factory: Callable[..., Any],
+    factory: Callable[..., object],
     label: str | Callable[..., str] | None,
     papers: str | Sequence[str],
     *,
     nouns: str,
     given: Sequence[str],
     taken: Collection[str],
-    depends: Any = None,
+    depends: object = None,
 ) -> dict[str, Any]:
-    """Return what every registry's row holds of a user's own.
+    """Make the part of a user's own row that all registries share.
 
     How it is written, shown, cited.
 
@@ -270,10 +276,11 @@ def own_row(
     }
 
 
-def made(factory: Callable[..., Any], what: str, *values: Any) -> Any:
-    """Return what a user's factory makes.
+def made(factory: Callable[..., object], what: str, *values: object) -> Any:
+    """Call a user's factory.
 
-    What it raises is reported as a fault of the factory.
+    An error in it is reported as a fault of the factory.
+
     """
     try:
         return factory(*values)
@@ -287,7 +294,7 @@ def made(factory: Callable[..., Any], what: str, *values: Any) -> Any:
         ) from error
 
 
-def check_pytree(value: Any, argument: str) -> None:
+def check_pytree(value: object, argument: str) -> None:
     """Raise if a scheme is no pytree, saying what its class needs to be one."""
     import jax
 
@@ -300,7 +307,7 @@ def check_pytree(value: Any, argument: str) -> None:
     require(not jax.tree_util.all_leaves([value]), argument, rule, value)
 
 
-def written(parameter: Any) -> str:
+def written(parameter: object) -> str:
     """Return a parameter as flags and files write it."""
     return f"{parameter:g}" if isinstance(parameter, float) else str(parameter)
 
@@ -308,28 +315,37 @@ def written(parameter: Any) -> str:
 def label_of_words(words: str) -> Callable[..., str]:
     """Return the label of words and, in parentheses, parameters."""
 
-    def label(*parameters: Any) -> str:
-        shown = [getattr(own, "label", None) or written(own) for own in parameters]
-        return f"{words} ({', '.join(shown)})" if shown else words
+    def label(*parameters: object) -> str:
+        texts = [
+            getattr(value, "label", None) or written(value) for value in parameters
+        ]
+        return f"{words} ({', '.join(texts)})" if texts else words
 
     return label
 
 
 def _parameters(
-    factory: Callable[..., Any], given: int, rule: str
+    factory: Callable[..., object], num_leading: int, rule: str
 ) -> tuple[tuple[str, ...], int, int | float]:
     """Return the names of a factory's parameters behind the given.
 
     How many it needs, and takes.
     """
-    own = list(inspect.signature(factory).parameters.values())
-    takes_any = any(p.kind is p.VAR_POSITIONAL for p in own)
-    places = [p for p in own if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
-    needed = [p for p in own if p.default is p.empty and p.kind is p.KEYWORD_ONLY]
+    parameters = list(inspect.signature(factory).parameters.values())
+    takes_any = any(p.kind is p.VAR_POSITIONAL for p in parameters)
+    places = [
+        p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)
+    ]
+    needed = [
+        p for p in parameters if p.default is p.empty and p.kind is p.KEYWORD_ONLY
+    ]
     require(
-        (len(places) >= given or takes_any) and not needed, "factory", rule, factory
+        (len(places) >= num_leading or takes_any) and not needed,
+        "factory",
+        rule,
+        factory,
     )
-    behind = places[given:]
+    behind = places[num_leading:]
     least = sum(p.default is p.empty for p in behind)
     return tuple(p.name for p in behind), least, math.inf if takes_any else len(behind)
 

@@ -1,4 +1,4 @@
-"""What the server learns from one round of the protocol: rules as values.
+"""Decide what the server learns from one round: rules as values.
 
 Multi-RoundSecAgg takes cohort and sum for the same. Once clients drop out between the
 protocol's steps, a rule decides which sums are learnt: the one here counts the answers,
@@ -27,7 +27,7 @@ _V3, _V4 = 3, 4
 
 @by_value
 class LearntRound(NamedTuple):
-    """What the server learns from a round.
+    """Hold what the server learns from a round.
 
     Attributes:
         summed: bool[N], who is in the round's sum; zeros unless the status is OK.
@@ -53,7 +53,7 @@ class RoundRule(Protocol):
     def learn(
         self, key: Key[Array, ""], survivors: Bool[Array, "5 clients"]
     ) -> LearntRound:
-        """Return what is learnt; the key is the round's, stream `ASSIGNMENT`."""
+        """Decide what is learnt; the key is the round's, stream `ASSIGNMENT`."""
         ...
 
 
@@ -74,17 +74,17 @@ class ThresholdRule:
     def learn(
         self, key: Key[Array, ""], survivors: Bool[Array, "5 clients"]
     ) -> LearntRound:
-        """Return what is learnt; nothing is drawn."""
+        """Decide what is learnt; nothing is drawn."""
         del key
-        kept = kept_by(self.policy, survivors, self.labels, self.labels.shape[0])
+        summed = kept_by(self.policy, survivors, self.labels, self.labels.shape[0])
         enough = jnp.sum(survivors[_V4], dtype=jnp.int32) >= self.threshold
-        status = round_status(survivors, kept, enough)
-        return LearntRound(kept & (status == jnp.int32(Status.OK)), None, status)
+        status = round_status(survivors, summed, enough)
+        return LearntRound(summed & (status == jnp.int32(Status.OK)), None, status)
 
 
 def round_status(
     survivors: Bool[Array, "5 clients"],
-    kept: Bool[Array, " clients"],
+    summed: Bool[Array, " clients"],
     is_reliable: Array,
 ) -> Int32[Array, ""]:
     """Return a round's status, from what went wrong first.
@@ -95,10 +95,10 @@ def round_status(
     """
 
     def too_few(row: Array) -> Array:
-        return jnp.sum(row, dtype=jnp.int32) < jnp.int32(FEWEST_IN_A_SUM)
+        return jnp.sum(row, dtype=jnp.int32) < FEWEST_IN_A_SUM
 
     status = jnp.where(is_reliable, jnp.int32(Status.OK), jnp.int32(Status.UNRELIABLE))
-    status = jnp.where(too_few(kept), jnp.int32(Status.ABORTED), status)
+    status = jnp.where(too_few(summed), jnp.int32(Status.ABORTED), status)
     few = jnp.int32(Status.TOO_FEW_SURVIVORS)
     status = jnp.where(too_few(survivors[_V3]), few, status)
     return jnp.where(jnp.any(survivors[0]), status, jnp.int32(Status.SKIPPED))
@@ -110,7 +110,7 @@ def kept_by(
     labels: Int32[Array, " clients"],
     num_labels: int,
 ) -> Bool[Array, " clients"]:
-    """Return who of V3 the policy keeps in the sum."""
+    """Mark the clients of V3 that the policy keeps in the sum."""
     lost = survivors[0] & ~survivors[_V3]
     split = jnp.zeros(num_labels, jnp.bool_).at[labels].max(lost)
     return _POLICIES[policy](survivors[_V3], split[labels] & survivors[0])
@@ -137,7 +137,7 @@ def whole_blocks(here: Any, labels: Any, sizes: Any = None) -> Any:
 
 
 class Kept(NamedTuple):
-    """What clients who keep blocks leave of a round.
+    """Hold a round of clients who keep blocks.
 
     Attributes:
         survivors: bool[5, n], V0 to V4: V3 are those whose inputs the server lists.
@@ -156,7 +156,7 @@ def kept_blocks(
     labels: Int32[Array, " n"],
     everyone: Int32[Array, " clients"],
 ) -> Kept:
-    """Return a round of clients who send and unmask as `protocol.Terms` says, whatever is listed.
+    """Apply the rules by which clients of `protocol.Terms` send and unmask.
 
     The policy is the server's: a list that parts a block is refused by all. So are
     thresholds of no more than half of a neighbourhood, and graphs over which mates have
@@ -189,18 +189,18 @@ def kept_blocks(
     return Kept(survivors.at[_V3].set(listed).at[_V4].set(answers), sent)
 
 
-def check_policy(name: Any, argument: str = "policy") -> str:
+def check_policy(name: object, argument: str = "policy") -> str:
     """Return the name of a policy, or raise naming the nearest."""
     return check_known(name, argument, _POLICIES, "a known policy")
 
 
-def block_labels(blocks: Any, num_clients: int) -> Int32[Array, " clients"]:
-    """Return the number of each client's block, from T or from the numbers themselves."""
+def block_labels(blocks: object, num_clients: int) -> Int32[Array, " clients"]:
+    """Return each client's block number, from T or from the numbers."""
     return on_device(block_numbers(blocks, num_clients))
 
 
-def block_numbers(blocks: Any, num_clients: int) -> Int32[np.ndarray, " clients"]:
-    """Return what `block_labels` does, on the host."""
+def block_numbers(blocks: object, num_clients: int) -> Int32[np.ndarray, " clients"]:
+    """Return `block_labels` on the host."""
     if isinstance(blocks, int | np.integer) and not isinstance(blocks, bool):
         size = check_size(blocks, "blocks")
         return np.arange(num_clients, dtype=np.int32) // np.int32(size)
@@ -220,7 +220,7 @@ def block_numbers(blocks: Any, num_clients: int) -> Int32[np.ndarray, " clients"
 
 
 def with_weights(
-    rows: Shaped[np.ndarray, "*trials sums clients"], weights: Any
+    rows: Shaped[np.ndarray, "*trials sums clients"], weights: object
 ) -> Shaped[np.ndarray, "*trials sums clients"]:
     """Return P of learnt sums: who is in each, times the weights that the sums had.
 

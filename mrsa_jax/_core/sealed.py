@@ -46,7 +46,7 @@ def write_sealed(path: pathlib.Path, label: str, arrays: Arrays) -> None:
 
 
 def read_sealed(path: pathlib.Path, label: str) -> Arrays | None:
-    """Return the arrays of a file; None unless it is there exactly as it was written."""
+    """Return the arrays of a file; None unless it is exactly as written."""
     try:
         with path.open("rb") as file:
             size = os.fstat(file.fileno()).st_size - _DIGEST
@@ -60,7 +60,7 @@ def read_sealed(path: pathlib.Path, label: str) -> Arrays | None:
 
 
 def _digest(file: IO[bytes], size: int, label: str) -> bytes:
-    """Return the digest of a label and a file's first `size` bytes, and stay behind them."""
+    """Digest a label and a file's first `size` bytes, and stay behind them."""
     digest = hashlib.sha256(f"{label}\n".encode())
     file.seek(0)
     while block := file.read(min(_BLOCK, size - file.tell())):

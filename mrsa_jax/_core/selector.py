@@ -1,4 +1,4 @@
-"""What every selection scheme offers, and the state that it keeps.
+"""Define what every selection scheme offers, and the state that it keeps.
 
 A scheme is a frozen pytree: T, K and chances are leaves, only the number of clients is
 static. Its state is a named tuple of arrays, `counts` among them; most schemes need
@@ -18,7 +18,7 @@ from mrsa_watch._base.values import by_value
 
 @by_value
 class SelectorState(NamedTuple):
-    """What a selector without further memory keeps between rounds.
+    """Hold the state of a selector without further memory.
 
     Attributes:
         counts: int32[N], rounds in whose sum each client was (the papers' f).
@@ -64,9 +64,9 @@ class Selector(Protocol):
         ...
 
     def select(
-        self, key: Key[Array, ""], state: Any, available: Bool[Array, " clients"]
+        self, key: Key[Array, ""], state: object, available: Bool[Array, " clients"]
     ) -> tuple[Bool[Array, " clients"], Any]:
-        """Return the cohort among the available clients (nobody: a skipped round), and the state.
+        """Choose a cohort among available clients, none to skip; return the state too.
 
         `key` is the round's; the cohort has K clients or none, any number for Bernoulli
         and Poisson sampling.
@@ -88,13 +88,13 @@ def check_selector(selector: Any) -> Selector:
 
 
 def cohort_size_of(selector: Selector) -> int | None:
-    """Return K of a selector that asks K clients or nobody; None if it asks any number."""
+    """Return K of a selector that asks K clients or nobody, else None."""
     size = getattr(selector, "cohort_size", None)
     return None if size is None else int(size)
 
 
 def block_size_of(selector: Selector) -> int:
-    """Return T of the blocks of clients that a selector never parts, 1 where it has none."""
+    """Return T of the blocks that a selector never parts, 1 without blocks."""
     return int(getattr(selector, "block_size", 1))
 
 

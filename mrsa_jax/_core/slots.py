@@ -1,4 +1,4 @@
-"""Lay rounds out in slots: shapes that do not change with how many clients take part."""
+"""Lay rounds out in slots, so that shapes do not change with the cohort."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from jaxtyping import Bool, Int32
 
 
 def padded_slots(
-    asked: Bool[np.ndarray, "*rounds clients"],
+    cohorts: Bool[np.ndarray, "*rounds clients"],
     width: int,
     order: Int32[np.ndarray, " clients"] | None = None,
 ) -> tuple[Int32[np.ndarray, "*rounds slots"], Bool[np.ndarray, "*rounds slots"]]:
@@ -16,7 +16,7 @@ def padded_slots(
     Client 0 fills up.
 
     Args:
-        asked: Who is a member.
+        cohorts: Members of each round.
         width: Slots of a round, at least as many as any has members.
         order: All clients, in the order in which members take slots; ascending if None.
 
@@ -25,7 +25,7 @@ def padded_slots(
         >>> members.tolist(), present.tolist()
         ([1, 2, 0], [True, True, False])
     """
-    ordered = asked if order is None else asked[..., order]
+    ordered = cohorts if order is None else cohorts[..., order]
     present = np.arange(width) < ordered.sum(axis=-1, keepdims=True)
     members = np.zeros(present.shape, np.int32)
     chosen = np.nonzero(ordered)[-1]

@@ -1,6 +1,5 @@
-"""What code is made of.
+"""Digest the code of an object: what it reaches, and its modules' texts.
 
-What an object reaches, and the texts of the modules that define it.
 A finished result is kept only where the code that made it is unchanged. No digest holds
 a path: the same text elsewhere is the same code. All that an object reaches counts
 (`state`): functions as they were compiled, and values. Of a module that has a file its
@@ -22,13 +21,13 @@ from typing import Any
 from mrsa_jax._core.state import Walk, digest_of, file_of, is_library
 
 PLUGIN = "mrsa_jax_plugin_"
-"""How the module of a plugin's file begins."""
+"""The beginning of the module name of a plugin's file."""
 
 
 # a process computes with what it has loaded, whatever is committed later
 @functools.cache
 def commit() -> str | None:
-    """Return the commit of the source tree that the package is imported from, if it is one.
+    """Return the commit of the source tree that the package comes from, if any.
 
     With a mark if it was changed since.
     """
@@ -77,21 +76,25 @@ def module_sources(name: str, path: pathlib.Path) -> dict[str, str]:
     Returns:
         By dotted name a digest and the name of the file.
     """
-    found: dict[str, str] = {}
-    left = [(name, path)]
+    digests: dict[str, str] = {}
+    pending = [(name, path)]
     root = path.parents[name.count(".") + (path.name == "__init__.py")]
-    while left:
-        own, file = left.pop()
-        if own in found:
+    while pending:
+        module, file = pending.pop()
+        if module in digests:
             continue
         text = file.read_bytes()
-        found[own] = f"{digest_of(text)} {file.name}"
-        package = own if file.name == "__init__.py" else own.rpartition(".")[0]
-        for one in _imported(text, package):
-            there = file_of(one) if one in sys.modules else _beside(root, one)
-            if there is not None and _is_own(one, there, name):
-                left.append((one, there))
-    return found
+        digests[module] = f"{digest_of(text)} {file.name}"
+        package = module if file.name == "__init__.py" else module.rpartition(".")[0]
+        for imported in _imported(text, package):
+            source = (
+                file_of(imported)
+                if imported in sys.modules
+                else _beside(root, imported)
+            )
+            if source is not None and _is_own(imported, source, name):
+                pending.append((imported, source))
+    return digests
 
 
 @functools.lru_cache(maxsize=256)
@@ -130,14 +133,14 @@ def _beside(root: pathlib.Path, name: str) -> pathlib.Path | None:
 
 
 def _is_own(name: str, path: pathlib.Path, start: str) -> bool:
-    """Return whether a module is no library's, unless the first one is of the same library."""
+    """Return whether a module is no library's, or of the first one's library."""
     is_same = name.partition(".")[0] == start.partition(".")[0]
     return is_same or not is_library(name, path)
 
 
 @dataclasses.dataclass(eq=False)
 class Code:
-    """What an object of a user's is made of; called, it gives the digests of that.
+    """Digest the code and values that a user's object is made of, when called.
 
     Attributes:
         thing: A function, a class, a scheme, arrays: any object.
@@ -163,7 +166,7 @@ class Code:
         return self.again()
 
     def again(self) -> dict[str, str]:
-        """Return the digests of before, if there are any, with those of files as they are now.
+        """Return the first digests again, with those of files as they are now.
 
         Code that runs may keep what it has computed, in a cache: that changes no
         result.
@@ -172,9 +175,9 @@ class Code:
         return state | self.texts | self._needed()
 
     def _read(self) -> dict[str, str]:
-        walk = Walk(is_named=self.depends is not None, own=self.own)
+        walk = Walk(is_named=self.depends is not None, own_packages=self.own)
         digest = walk.digest(self.thing, self.argument)
-        found = {"": f"{digest} {self.name}"}
+        digests = {"": f"{digest} {self.name}"}
         for name in walk.modules:
             path = file_of(name)
             if (
@@ -182,17 +185,17 @@ class Code:
                 and not name.startswith(PLUGIN)
                 and not walk.is_library(name)
             ):
-                found |= module_sources(name, path)
-        found["python"] = f"{sys.version_info.major}.{sys.version_info.minor} Python"
+                digests |= module_sources(name, path)
+        digests["python"] = f"{sys.version_info.major}.{sys.version_info.minor} Python"
         for name in walk.libraries:
             if name not in LIBRARIES:  # whose versions belong to every result
-                found[name] = f"{_version_of_module(name)} {name}"
-        return found
+                digests[name] = f"{_version_of_module(name)} {name}"
+        return digests
 
     def _needed(self) -> dict[str, str]:
         if self.depends is None:
             return {}
-        walk = Walk(reads_paths=True, own=self.own)
+        walk = Walk(reads_paths=True, own_packages=self.own)
         digest = walk.digest(self.depends, "depends")
         files = {
             f"depends {place}": f"{content} {name}"
@@ -208,13 +211,13 @@ def _version_of_module(name: str) -> str:
 
 
 def code_of(
-    factory: Any,
+    factory: object,
     name: str,
     caller: str,
     plugins: Iterable[str] = (),
-    depends: Any = None,
+    depends: object = None,
 ) -> Code:
-    """Return what gives the digests of a factory's code.
+    """Make the callable that digests a factory's code.
 
     Args:
         factory: A function, a class, or another object that can be called.
@@ -233,44 +236,24 @@ def code_of(
     plugins = tuple(plugins)
     texts: dict[str, str] = {}
     others = [
-        own for own in (caller, _module(factory)) if not is_library(own, file_of(own))
+        module
+        for module in (caller, _module(factory))
+        if not is_library(module, file_of(module))
     ]
-    for place, own in enumerate(dict.fromkeys([*plugins, *others])):
-        path = file_of(own)
+    for place, module in enumerate(dict.fromkeys([*plugins, *others])):
+        path = file_of(module)
         if path is None:  # a notebook or a script
             continue
-        sources = module_sources(own, path)
-        if own.startswith(PLUGIN):  # whatever its file is called
-            sources[f"{PLUGIN}{place}"] = sources.pop(own)
+        sources = module_sources(module, path)
+        if module.startswith(PLUGIN):  # whatever its file is called
+            sources[f"{PLUGIN}{place}"] = sources.pop(module)
         texts |= sources
-    tops = tuple(own.partition(".")[0] for own in plugins)
+    tops = tuple(module.partition(".")[0] for module in plugins)
     return Code(factory, name, "factory", depends, texts, tops)
 
 
-def _module(thing: Any) -> str:
+def _module(thing: object) -> str:
     while isinstance(thing, functools.partial):
         thing = thing.func
     named = thing if isinstance(thing, type | types.FunctionType) else type(thing)
     return str(getattr(thing, "__module__", None) or named.__module__)
-
-
-def code_of_object(
-    thing: Any, name: str, argument: str, depends: Any = None
-) -> dict[str, str]:
-    """Return the digests of an object.
-
-    Of all that it holds, and of the code that it is made of.
-    Code counts as it was compiled, in addition to the text of its module, which may
-    have been edited since it was imported.
-
-    Args:
-        thing: Any object: a scheme, arrays, a function with what it closes over.
-        name: What it is called.
-        argument: What it was given for.
-        depends: What it depends on in addition to what it holds.
-
-    Raises:
-        ConfigurationError: If a part of it has a state that cannot be read, such as an
-            open file.
-    """
-    return Code(thing, name, argument, depends)()

@@ -46,13 +46,13 @@ _MOST_NESTED = 40  # tuples in tuples that count as one constant
 
 
 class _Missing:
-    """What a name means that nothing defines."""
+    """Stand for a name that nothing defines."""
 
 
 _MISSING = _Missing()
 
 Told: TypeAlias = tuple[str, Sequence[Any]]
-"""What a rule returns for an object: words, and the parts whose words follow."""
+"""The words of an object, and the parts whose words follow."""
 
 
 class _UnaccountedError(Exception):
@@ -83,16 +83,13 @@ def file_of(name: str) -> pathlib.Path | None:
 
 
 def is_library(name: str, path: pathlib.Path | None) -> bool:
-    """Return whether a module belongs to Python, to this package, or to an installed package."""
+    """Return whether a module is Python's, this package's or an installed one."""
     top = name.partition(".")[0]
     if top == "__main__":
         return False
     if top in sys.stdlib_module_names or top in _PACKAGES or top.startswith("_cython_"):
         return True
     return path is not None and any(part in path.parts for part in _LIBRARIES)
-
-
-# ---- the walk
 
 
 class Walk:
@@ -115,7 +112,7 @@ class Walk:
         *,
         is_named: bool = False,
         reads_paths: bool = False,
-        own: Collection[str] = (),
+        own_packages: Collection[str] = (),
     ) -> None:
         """Begin with nothing seen."""
         self.modules: dict[str, None] = {}
@@ -123,7 +120,7 @@ class Walk:
         self.files: list[tuple[str, str]] = []
         self._is_named = is_named
         self._reads_paths = reads_paths
-        self._own = frozenset(own)
+        self._own = frozenset(own_packages)
         self._known: dict[str, bool] = {}  # modules, by whether they are a library's
         # an object that is kept keeps its address
         self._numbers: dict[int, tuple[int, Any]] = {}
@@ -132,7 +129,7 @@ class Walk:
         self._attributes: set[str] = set()  # that some code reads
         self._passed: set[str] = set()  # modules of libraries that are values
 
-    def digest(self, root: Any, argument: str) -> str:
+    def digest(self, root: object, argument: str) -> str:
         """Return the digest of an object.
 
         Args:
@@ -143,12 +140,12 @@ class Walk:
             ConfigurationError: If a part of it has no rule.
         """
         try:
-            found = self._digest(root)
+            digest = self._digest(root)
             for module in sorted(self._passed):
                 self._refuse(
                     read_by(module, self._attributes), "code that it is given to"
                 )
-            return found
+            return digest
         except _UnaccountedError as error:
             raise ConfigurationError(
                 f"`{argument}` must hold only values that a digest can be made of; got "
@@ -157,11 +154,11 @@ class Walk:
                 "depends=pathlib.Path('data.npy') for the content of a file"
             ) from error.__cause__
 
-    def _digest(self, root: Any) -> str:
+    def _digest(self, root: object) -> str:
         content = hashlib.sha256()
-        left = [root]
-        while left:
-            thing = left.pop()
+        pending = [root]
+        while pending:
+            thing = pending.pop()
             try:
                 words, parts = self._told(thing)
             except _UnaccountedError:
@@ -176,10 +173,10 @@ class Walk:
                 words, parts = f"named {_kind(thing)}", ()
             text = f"{words} {len(parts)}".encode("utf-8", "surrogatepass")
             content.update(b"%d:%b" % (len(text), text))
-            left.extend(reversed(parts))
+            pending.extend(reversed(parts))
         return content.hexdigest()[:32]
 
-    def _told(self, thing: Any) -> Told:
+    def _told(self, thing: object) -> Told:
         """Return the words of an object that was not met yet, and its parts."""
         constant = self._constant(thing)
         if constant is not None:
@@ -198,12 +195,12 @@ class Walk:
         rule = _RULES.get(type(thing), Walk._instance)
         return rule(self, thing)
 
-    def _check_inside(self, thing: Any) -> None:
+    def _check_inside(self, thing: object) -> None:
         if id(thing) in self._outside:
             name, _ = self._outside[id(thing)]
             raise _UnaccountedError(name, _READS_OUTSIDE)
 
-    def _constant(self, thing: Any, depth: int = 0) -> str | None:
+    def _constant(self, thing: object, depth: int = 0) -> str | None:
         """Return the words of a value that cannot change.
 
         A number, a text, code, tuples of them.
@@ -220,12 +217,13 @@ class Walk:
                 self._constant(part, depth + 1) for part in _CONSTANTS[kind](thing)
             ]
             words = [own for own in inner if own is not None]
-            told = None
+            text = None
             if len(words) == len(inner):
                 words = sorted(words) if kind is frozenset else words
                 each = "".join(f"{len(own)}:{own}" for own in words)
-                told = f"{kind.__name__} {digest_of(each.encode('utf-8', 'surrogatepass'))}"
-            self._constants[id(thing)] = told, thing
+                content = each.encode("utf-8", "surrogatepass")
+                text = f"{kind.__name__} {digest_of(content)}"
+            self._constants[id(thing)] = text, thing
         return self._constants[id(thing)][0]
 
     def is_library(self, name: str) -> bool:
@@ -258,34 +256,30 @@ class Walk:
             return None
         if not self.is_library(module):
             return None
-        found: Any = sys.modules.get(module)
+        offered: Any = sys.modules.get(module)
         for part in name.split("."):
-            found = getattr(found, part, _MISSING)
-        if found is not thing:
+            offered = getattr(offered, part, _MISSING)
+        if offered is not thing:
             return None
         self._met_library(module)
         return f"{module}.{name}"
 
-    def _patches(self, thing: Any) -> list[Any]:
+    def _patches(self, thing: object) -> list[Any]:
         """Return the functions of a user's that were put into a class of a library."""
         if not isinstance(thing, type):
             return []
-        functions = (
-            own for own in vars(thing).values() if isinstance(own, types.FunctionType)
-        )
-        modules = ((own, str(own.__globals__.get("__name__", ""))) for own in functions)
-        return [
-            own
-            for own, module in modules
-            if module in sys.modules and not self.is_library(module)
-        ]
+        patches = []
+        for function in vars(thing).values():
+            if isinstance(function, types.FunctionType):
+                module = str(function.__globals__.get("__name__", ""))
+                if module in sys.modules and not self.is_library(module):
+                    patches.append(function)
+        return patches
 
     def _met_library(self, module: str) -> None:
         top = module.partition(".")[0]
         if top not in sys.stdlib_module_names and top not in _PACKAGES:
             self.libraries[top] = None
-
-    # ---- functions, classes, modules
 
     def _function(self, thing: types.FunctionType) -> Told:
         if thing.__code__ is _DISPATCH_CODE:  # it also holds a cache of what was called
@@ -304,17 +298,17 @@ class Walk:
         """Return the globals that a function uses, by name."""
         uses, attributes = names_used(function.__code__)
         self._attributes |= attributes
-        found: list[Any] = []
+        used: list[object] = []
         for use in uses:
             if use.level < 0:
-                found += self._global(function, use)
+                used += self._global(function, use)
             else:
-                found += self._imported(function, use, attributes)
+                used += self._imported(function, use, attributes)
         has_paths = any(_is_of_paths(function, use) for use in uses)
         methods = attributes & (PATH_METHODS if has_paths else READING_METHODS)
         if methods:
             self._refuse(f"pathlib.Path.{min(methods)}", function.__qualname__)
-        return found
+        return used
 
     def _global(self, function: types.FunctionType, use: Use) -> list[Any]:
         """Return a global by its name, or what is read of a module that it is."""
@@ -330,7 +324,7 @@ class Walk:
     def _imported(
         self, function: types.FunctionType, use: Use, attributes: frozenset[str]
     ) -> list[Any]:
-        """Return what a function imports when it runs.
+        """List the imports of a function that happen when it runs.
 
         A user's module is imported for that.
         """
@@ -343,26 +337,26 @@ class Walk:
             self._refuse(outside, function.__qualname__)
             return [f"import {name}", list(use.attributes)]
         try:
-            module: Any = importlib.import_module(name)
+            module: object = importlib.import_module(name)
         except Exception:  # it fails when the function runs, or is not needed there
             return [f"missing {name}"]
         if not use.attributes:
             return self._read(function, name, module, ())
-        found: list[Any] = []
+        used: list[object] = []
         for attribute in use.attributes:
             if not hasattr(module, attribute) and _is_found(f"{name}.{attribute}"):
                 importlib.import_module(f"{name}.{attribute}")
-            found += self._read(function, name, module, (attribute,))
-        return found
+            used += self._read(function, name, module, (attribute,))
+        return used
 
     def _read(
         self,
         function: types.FunctionType,
         name: str,
-        thing: Any,
+        thing: object,
         behind: tuple[str, ...],
     ) -> list[Any]:
-        """Return what a name means, or the attributes behind it where it is a module."""
+        """Resolve a name, or the attributes behind it where it is a module."""
         holder = None
         place = 0
         while isinstance(thing, types.ModuleType) and place < len(behind):
@@ -382,7 +376,7 @@ class Walk:
         self,
         function: types.FunctionType,
         name: str,
-        thing: Any,
+        thing: object,
         holder: types.ModuleType,
     ) -> list[Any]:
         """Return an attribute of a library's module.
@@ -403,7 +397,7 @@ class Walk:
         if outside is not None and not self._is_named:
             raise _UnaccountedError(outside, f"{_READS_OUTSIDE}, in {where}")
 
-    def _is_own(self, thing: Any) -> bool:
+    def _is_own(self, thing: object) -> bool:
         """Return whether an object is code of a user's, or wraps some."""
         for _ in range(_MOST_NESTED):
             if isinstance(thing, types.FunctionType):
@@ -440,7 +434,7 @@ class Walk:
         ]
 
     def _module(self, thing: types.ModuleType) -> Told:
-        """Describe a module that is used as a whole: all that a user's module defines."""
+        """Describe a module that is used as a whole by all that it defines."""
         if self.is_library(thing.__name__):
             self._met_library(thing.__name__)
             self._passed.add(thing.__name__)
@@ -457,21 +451,19 @@ class Walk:
         Modules that are imported later add names.
         """
         inner = f"{thing.names.get('__name__')}."
-        found: list[Any] = []
+        parts: list[object] = []
         for name in sorted(thing.names):
-            own = thing.names[name]
+            value = thing.names[name]
             if name in _OF_MODULES:
                 continue
-            if not isinstance(own, types.ModuleType):
-                found += [name, own]
-            elif self.is_library(own.__name__):
-                self._met_library(own.__name__)
-                found += [name, own.__name__]
-            elif not own.__name__.startswith(inner):
-                found += [name, own]
-        return "globals", found
-
-    # ---- values
+            if not isinstance(value, types.ModuleType):
+                parts += [name, value]
+            elif self.is_library(value.__name__):
+                self._met_library(value.__name__)
+                parts += [name, value.__name__]
+            elif not value.__name__.startswith(inner):
+                parts += [name, value]
+        return "globals", parts
 
     def _set(self, thing: Any) -> Told:
         """Describe elements by their digests, sorted.
@@ -519,7 +511,7 @@ class Walk:
         words = f"dtype {thing!r} {thing.byteorder} {thing.itemsize} {thing.alignment}"
         return words, [fields, dict(thing.metadata or {})]
 
-    def _scalar(self, thing: Any) -> Told:
+    def _scalar(self, thing: object) -> Told:
         """Describe a single value of NumPy."""
         import numpy as np
 
@@ -536,11 +528,13 @@ class Walk:
             str(path),
         )
         inner = sorted(path.rglob("*")) if path.is_dir() else [path]
-        files = [(one, digest_of(one.read_bytes())) for one in inner if one.is_file()]
-        self.files += [(one.name, digest) for one, digest in files]
-        return "path", [(str(one.relative_to(path)), digest) for one, digest in files]
+        files = [
+            (file, digest_of(file.read_bytes())) for file in inner if file.is_file()
+        ]
+        self.files += [(file.name, digest) for file, digest in files]
+        return "path", [(str(file.relative_to(path)), digest) for file, digest in files]
 
-    def _instance(self, thing: Any) -> Told:
+    def _instance(self, thing: object) -> Told:
         """Describe a value of a class.
 
         What its built-in base holds, slots and attributes.
@@ -573,14 +567,15 @@ class Walk:
                 # otherwise
                 above = kind.__mro__[: place + 1]
                 base = next(
-                    (own for own in above if self.is_library(_module_of(own))), base
+                    (member for member in above if self.is_library(_module_of(member))),
+                    base,
                 )
                 reduced = _without(_reduced(thing, base), derived)
                 content, covered = ("reduced", [reduced]), base.__mro__
                 break
         state = {
-            name if base is None else f"{name} of {base.__qualname__}": own
-            for (base, name), own in attributes.items()
+            name if base is None else f"{name} of {base.__qualname__}": member
+            for (base, name), member in attributes.items()
             if base not in covered and name not in derived and name not in _NOT_TOLD
         }
         words, parts = content
@@ -596,7 +591,7 @@ class _Globals:
         names: What they mean.
     """
 
-    def __init__(self, names: dict[str, Any]) -> None:
+    def __init__(self, names: dict[str, object]) -> None:
         self.names = names
 
 
@@ -642,8 +637,7 @@ _DERIVED: dict[str, tuple[str, ...]] = {
     "xarray.Dataset": ("_cache", "_close"),
     "xarray.DataArray": ("_cache", "_close"),
 }
-"""Attributes that classes of libraries fill as they are used, and that follow from the others.
-"""
+"""Attributes that libraries fill as their objects are used."""
 
 _FILLED_AT_FIRST_USE: dict[str, tuple[str, ...]] = {
     "numpy.MaskedArray": ("fill_value",),
@@ -662,15 +656,15 @@ def _module_of(kind: type) -> str:
     return kind.__module__ if isinstance(kind.__module__, str) else "builtins"
 
 
-def _kind(thing: Any) -> str:
+def _kind(thing: object) -> str:
     """Return the name of an object's class, or its own where it has one."""
-    own = thing if isinstance(thing, type) else type(thing)
-    return f"{own.__qualname__} {getattr(thing, '__qualname__', '')}"
+    kind = thing if isinstance(thing, type) else type(thing)
+    return f"{kind.__qualname__} {getattr(thing, '__qualname__', '')}"
 
 
-def _more(thing: Any) -> dict[str, Any]:
+def _more(thing: object) -> dict[str, Any]:
     """Return the attributes of a function or a class."""
-    return {name: own for name, own in vars(thing).items() if name not in _NOT_TOLD}
+    return {name: value for name, value in vars(thing).items() if name not in _NOT_TOLD}
 
 
 def _content(cell: types.CellType) -> Any:
@@ -680,24 +674,28 @@ def _content(cell: types.CellType) -> Any:
         return _MISSING
 
 
-def _module_with(name: str, thing: Any) -> str | None:
+def _module_with(name: str, thing: object) -> str | None:
     """Return the name of a loaded module that has an object by its name."""
     several = list(sys.modules.items())
     return next(
-        (at for at, own in several if getattr(own, "__dict__", {}).get(name) is thing),
+        (
+            at
+            for at, module in several
+            if getattr(module, "__dict__", {}).get(name) is thing
+        ),
         None,
     )
 
 
 def _annotations(function: types.FunctionType) -> dict[str, Any]:
     return {
-        name: getattr(own, "__forward_arg__", own)
-        for name, own in function.__annotations__.items()
+        name: getattr(hint, "__forward_arg__", hint)
+        for name, hint in function.__annotations__.items()
     }
 
 
 def _is_of_paths(function: types.FunctionType, use: Use) -> bool:
-    """Return whether a name that a function looks up is a path, their class or module."""
+    """Return whether a name in a function is a path, or their class or module."""
     if use.level >= 0:
         return use.name == "pathlib"
     thing = function.__globals__.get(use.name)
@@ -710,20 +708,20 @@ def _virtual(thing: type) -> Iterable[Any]:
     """Return references to the classes that were registered with an abstract one."""
     import _abc  # type: ignore[import-not-found]
 
-    registered: Iterable[Any] = _abc._get_dump(thing)[0]
+    registered: Iterable[object] = _abc._get_dump(thing)[0]
     return registered
 
 
 def _pytree(thing: type) -> Any:
-    """Return how JAX takes values of a class apart, None if it was never registered."""
-    registry: dict[type, Any] = getattr(
+    """Return the rule by which JAX flattens a class, None without one."""
+    registry: dict[type, object] = getattr(
         sys.modules.get("jax._src.tree_util"), "_registry", {}
     )
     return registry.get(thing)
 
 
 def _place(name: str) -> pathlib.Path | None:
-    """Return where a loaded module lies; None if nobody knows."""
+    """Locate a loaded module; None if it has no place."""
     module = sys.modules.get(name)
     place = getattr(module, "__file__", None) or next(
         iter(getattr(module, "__path__", ())), None
@@ -755,13 +753,14 @@ def _is_plain(thing: Any) -> bool:
     if kind is dict:
         return all(map(_is_plain, (*thing, *thing.values())))
     is_of_numpy = any(
-        _module_of(own) == "numpy" and own.__name__ in _OF_NUMPY for own in kind.__mro__
+        _module_of(base) == "numpy" and base.__name__ in _OF_NUMPY
+        for base in kind.__mro__
     )
     return kind in _ATOMS or is_of_numpy or kind.__name__ == "ArrayImpl"
 
 
 def _has_hidden_state(kind: type) -> bool:
-    """Return whether a class holds more than its slots, its attributes and its references show.
+    """Return whether a class holds more than its slots and attributes show.
 
     That is so of classes written in C: their values are larger than what Python can
     read of them.
@@ -769,17 +768,18 @@ def _has_hidden_state(kind: type) -> bool:
     base = kind.__base__
     if base is None:
         return False
-    own = vars(kind)
+    members_by_name = vars(kind)
     members = sum(
-        isinstance(value, types.MemberDescriptorType) for value in own.values()
+        isinstance(value, types.MemberDescriptorType)
+        for value in members_by_name.values()
     )
     size = kind.__basicsize__ - base.__basicsize__ - 8 * members
-    shown = 8 * (("__dict__" in own) + ("__weakref__" in own))
-    return not 0 <= size <= shown or kind.__itemsize__ != base.__itemsize__
+    visible = 8 * (("__dict__" in members_by_name) + ("__weakref__" in members_by_name))
+    return not 0 <= size <= visible or kind.__itemsize__ != base.__itemsize__
 
 
 def _reduced(thing: Any, base: Any) -> Any:
-    """Return what pickle would keep of a value as one of a library's class."""
+    """Reduce a value as pickle would, as one of a library's class."""
     reducer: Any = copyreg.dispatch_table.get(type(thing))
     # one that another library has put there depends on whether that was imported
     if reducer is not None and not _is_own_reducer(reducer, type(thing)):
@@ -787,26 +787,26 @@ def _reduced(thing: Any, base: Any) -> Any:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         if reducer is not None:
-            found = reducer(thing)
+            reduced = reducer(thing)
         elif base.__reduce_ex__ is not object.__reduce_ex__:
-            found = base.__reduce_ex__(thing, 4)
+            reduced = base.__reduce_ex__(thing, 4)
         elif base.__reduce__ is not object.__reduce__:
-            found = base.__reduce__(thing)
+            reduced = base.__reduce__(thing)
         elif getattr(base, "__getstate__", None) is not getattr(
             object, "__getstate__", None
         ):
-            found = base.__getstate__(thing)
+            reduced = base.__getstate__(thing)
         else:
             raise _UnaccountedError(
                 shortened(thing), f"no rule reads a {type(thing).__qualname__}"
             )
-    if isinstance(found, str):  # a name, by which no module offers it
+    if isinstance(reduced, str):  # a name, by which no module offers it
         raise _UnaccountedError(
             shortened(thing), f"no rule reads a {type(thing).__qualname__}"
         )
-    if isinstance(found, tuple):
-        return [list(own) if isinstance(own, Iterator) else own for own in found]
-    return found
+    if isinstance(reduced, tuple):
+        return [list(part) if isinstance(part, Iterator) else part for part in reduced]
+    return reduced
 
 
 def _without(reduced: Any, names: set[str]) -> Any:
@@ -827,30 +827,27 @@ def _is_own_reducer(reducer: Any, kind: type) -> bool:
     return library in (own, "builtins") or library in sys.stdlib_module_names
 
 
-def _attributes(thing: Any) -> dict[tuple[type | None, str], Any]:
-    """Return the slots of a value, by class and name, and its attributes, by None and name."""
-    found: dict[tuple[type | None, str], Any] = {}
+def _attributes(thing: object) -> dict[tuple[type | None, str], Any]:
+    """Return a value's slots by class and name, its attributes by None and name."""
+    attributes: dict[tuple[type | None, str], object] = {}
     is_read = False
     for base in type(thing).__mro__:
-        for name, own in vars(base).items():
-            is_slot = isinstance(own, types.MemberDescriptorType)
+        for name, member in vars(base).items():
+            is_slot = isinstance(member, types.MemberDescriptorType)
             if name == "__dict__" and (
-                is_slot or isinstance(own, types.GetSetDescriptorType)
+                is_slot or isinstance(member, types.GetSetDescriptorType)
             ):
                 is_read = True
-                found |= {
+                attributes |= {
                     (None, attribute): value
-                    for attribute, value in own.__get__(thing).items()
+                    for attribute, value in member.__get__(thing).items()
                 }
             elif is_slot:
                 with contextlib.suppress(AttributeError):  # it was never set
-                    found[base, name] = own.__get__(thing)
+                    attributes[base, name] = member.__get__(thing)
     if type(thing).__dictoffset__ and not is_read:
         raise _UnaccountedError(shortened(thing), "its class hides its attributes")
-    return found
-
-
-# ---- rules
+    return attributes
 
 
 def _of(words: str, *names: str) -> Callable[[Walk, Any], Told]:
@@ -881,7 +878,7 @@ def _builtin(walk: Walk, thing: Any) -> Told:
 
 
 def _special(thing: Any) -> Told | None:
-    """Return the words of a value of JAX, Numba or the standard library that has its own rule."""
+    """Describe a value of JAX, Numba or the library that has a rule of its kind."""
     kind = type(thing)
     top = _module_of(kind).partition(".")[0]
     if top in ("jax", "jaxlib"):
@@ -917,7 +914,7 @@ def _of_jax(thing: Any) -> Told | None:
     if name == "PjitFunction":
         state = thing.__getstate__()
         names = "fun", "static_argnums", "static_argnames", "global_cache_key"
-        return "jit", [state[own] for own in names]
+        return "jit", [state[field] for field in names]
     if name in ("PyTreeDef", "Device", "Client"):
         return f"{name} {thing}", ()
     return None
@@ -1013,12 +1010,12 @@ _OF_NUMPY: dict[str, Callable[[Walk, Any], Told]] = {
 def _rule_of_base(
     kind: type, base: type
 ) -> tuple[Callable[[Walk, Any], Told], type] | None:
-    """Return the rule of a class that a value's class builds on, and the class that it is for."""
+    """Find the rule of a value's base class, and the class that it is for."""
     if base in _RULES:
         return _RULES[base], base
     # NumPy's have layers below theirs
     if base.__module__ == "numpy" or _has_hidden_state(base):
-        for own in kind.__mro__:
-            if own.__module__ == "numpy" and own.__name__ in _OF_NUMPY:
-                return _OF_NUMPY[own.__name__], own
+        for ancestor in kind.__mro__:
+            if ancestor.__module__ == "numpy" and ancestor.__name__ in _OF_NUMPY:
+                return _OF_NUMPY[ancestor.__name__], ancestor
     return None

@@ -23,10 +23,7 @@ def memory_kernel(when: Any, memory: Any, share: Any = 1.0) -> np.ndarray:
     return np.where(lags == 0, 1.0, share * memory**lags)
 
 
-# ---- Intervals of means over few runs, from Student's t.
-
-
-def half_interval(values: Any, level: float = 0.95) -> Any:
+def half_interval(values: object, level: float = 0.95) -> Any:
     """Return half the interval of the mean of at least two values along the last axis.
 
     Examples:
@@ -35,14 +32,11 @@ def half_interval(values: Any, level: float = 0.95) -> Any:
     """
     from scipy import special
 
-    own = np.asarray(values, np.float64)
-    count = own.shape[-1]
+    sample = np.asarray(values, np.float64)
+    count = sample.shape[-1]
     return special.stdtrit(count - 1, (1 + level) / 2) * (
-        own.std(axis=-1, ddof=1) / np.sqrt(count)
+        sample.std(axis=-1, ddof=1) / np.sqrt(count)
     )
-
-
-# ---- Exact intervals of chances that were counted.
 
 
 def binomial_interval(
@@ -63,7 +57,10 @@ def binomial_interval(
 
     Examples:
         >>> lower, upper = binomial_interval(0, 10)
-        >>> lower, round((1 - upper) ** 10, 12)  # nothing seen: P(X = 0) is 2.5 % at the end
+        >>> (
+        ...     lower,
+        ...     round((1 - upper) ** 10, 12),
+        ... )  # nothing seen: P(X = 0) is 2.5 % at the end
         (0.0, 0.025)
 
     Source: Clopper and Pearson, "The use of confidence or fiducial limits" (1934).

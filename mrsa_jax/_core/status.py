@@ -1,4 +1,4 @@
-"""The steps of a round, and what became of it. A failed round is data, never an exception."""
+"""Name the steps of a round, and its outcomes: a failed round is data."""
 
 from __future__ import annotations
 

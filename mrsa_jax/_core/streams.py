@@ -32,7 +32,7 @@ _IMPLEMENTATION = "threefry2x32"
 
 
 class Stream(enum.IntEnum):
-    """Names of the random streams of one round (values are part of what a seed means)."""
+    """Name the random streams of one round; values are part of a seed's meaning."""
 
     AVAILABILITY = 1
     SELECTION = 2
@@ -49,7 +49,7 @@ class Stream(enum.IntEnum):
 
 
 Seed: TypeAlias = int | np.integer | Integer[Array, ""] | Key[Array, ""]
-"""What a function draws from: an integer, perhaps traced, or a typed key."""
+"""The source of a function's draws: an integer, perhaps traced, or a typed key."""
 
 
 def as_key(seed: Seed) -> Key[Array, ""]:
@@ -88,7 +88,7 @@ def as_key(seed: Seed) -> Key[Array, ""]:
 
 
 def _high_word(seed: Array) -> UInt32[Array, ""]:
-    """Return what of a traced integer its lowest 32 bits do not hold.
+    """Return the bits of a traced integer above its lowest 32.
 
     0 of a legal seed.
     """
@@ -138,7 +138,7 @@ def with_own_keys(state: Any, key: Key[Array, ""]) -> Any:
     def folded(leaf: Any) -> Any:
         dtype = getattr(leaf, "dtype", None)
         if dtype is not None and jnp.issubdtype(dtype, jax.dtypes.prng_key):
-            each = jax.vmap(lambda own: fold(own, *words))(leaf.reshape(-1))
+            each = jax.vmap(lambda typed_key: fold(typed_key, *words))(leaf.reshape(-1))
             return each.reshape(leaf.shape)
         implementation = _OF_WORDS.get(leaf.shape) if dtype == jnp.uint32 else None
         if implementation is None:
@@ -155,7 +155,7 @@ _OF_WORDS = {(2,): "threefry2x32", (4,): "rbg"}
 
 @functools.partial(one_program, static_argnames="shape")
 def random_words(key: Key[Array, ""], shape: tuple[int, ...]) -> UInt32[Array, "*_"]:
-    """Return the words that `jax.random.bits(key, shape, uint32)` draws by JAX's own settings.
+    """Draw the words of `jax.random.bits(key, shape, uint32)` by one expression.
 
     JAX runs Threefry on a CPU as a loop of passes over whole arrays; written as one
     expression it fuses with what consumes the words and takes a sixth of the time (12 x
@@ -216,7 +216,7 @@ def fold_over(
 def joined_words(
     keys: Key[Array, "*batch parts"], length: int, width: int
 ) -> UInt32[Array, "*batch {width}"]:
-    """Return the first words of `random_words(key, (length,))` of one key after the other.
+    """Draw the first words of `random_words` of one key after the other.
 
     One expression that fuses with what consumes the words, however many the keys.
 
@@ -236,7 +236,8 @@ def joined_words(
         drawn = draw(keys.reshape(-1)).reshape(*keys.shape[:-1], -1)
         return drawn[..., :width]
     index = jax.lax.iota(jnp.uint32, width)
-    part, place = index // jnp.uint32(length), index % jnp.uint32(length)
+    part = index // jnp.uint32(length)
+    place = index % jnp.uint32(length)
     first, second = (half[..., part] for half in key_words(keys))
     place = jax.lax.broadcast_in_dim(place, first.shape, (first.ndim - 1,))
     x, y = _threefry_2x32((first, second), (jnp.zeros_like(place), place))
@@ -287,7 +288,7 @@ def words_of_clients(
 def pair_words(
     key: Key[Array, "*trials"], num_clients: int, word: int = 0
 ) -> UInt32[Array, "{num_clients} {num_clients} *trials"]:
-    """Return one uniform 32-bit word for each pair of clients, whatever `num_clients` is.
+    """Draw one uniform 32-bit word per pair, independent of `num_clients`.
 
     The word of i <= j is the first output of Threefry-2x32 with 20 rounds under the
     key, at the counter (`_PAIRS` + word, j (j + 1) / 2 + i). Entries (i, j) and (j, i)
@@ -312,8 +313,8 @@ def pair_words(
     high, low = jnp.maximum(row, column), jnp.minimum(row, column)
     # j (j + 1) may pass 2^32 although its half does not, so the even factor is halved
     # first
-    even, odd = high + (high & jnp.uint32(1)), high | jnp.uint32(1)
-    index = (even >> jnp.uint32(1)) * odd + low
+    even, odd = high + (high & 1), high | 1
+    index = (even >> 1) * odd + low
     stream = jnp.full(shape, _PAIRS + word, jnp.uint32)
     spread = [jnp.broadcast_to(half[None, None], shape) for half in keys]
     return _threefry_2x32((spread[0], spread[1]), (stream, index))[0]
@@ -353,7 +354,7 @@ def entry_words(
 
 
 def host_generator(key: Key[Array, ""], *path: int) -> np.random.Generator:
-    """Return a NumPy generator for host-side shuffling, seeded by the words of a folded key."""
+    """Make a NumPy generator for shuffles, seeded by a folded key's words."""
     words = np.asarray(jax.random.key_data(fold(key, *path)))
     return np.random.Generator(np.random.Philox(np.random.SeedSequence(words.tolist())))
 
@@ -389,23 +390,20 @@ def key_words(key: Array) -> tuple[Array, Array]:
 def _threefry_2x32(
     key: tuple[Array, Array], counter: tuple[Array, Array], num_rounds: int = 20
 ) -> tuple[Array, Array]:
-    """Return the two output words of Threefry-2x32, elementwise over arrays of equal shape."""
-    schedule = (*key, key[0] ^ key[1] ^ jnp.uint32(0x1BD11BDA))
+    """Return both words of Threefry-2x32, elementwise over arrays of one shape."""
+    schedule = (*key, key[0] ^ key[1] ^ 0x1BD11BDA)
     x, y = counter[0] + key[0], counter[1] + key[1]
     for i in range(num_rounds):
         turn = _ROTATIONS[i // 4 % 2][i % 4]
         x = x + y
-        y = ((y << jnp.uint32(turn)) | (y >> jnp.uint32(32 - turn))) ^ x
+        y = ((y << turn) | (y >> (32 - turn))) ^ x
         if i % 4 == 3:
             step = i // 4 + 1
             x = x + schedule[step % 3]
-            y = y + schedule[(step + 1) % 3] + jnp.uint32(step)
+            y = y + schedule[(step + 1) % 3] + step
     return x, y
 
 
-# ---- Exact chances on 32-bit words: an event of chance p happens iff a word is below
-# p·2^32.
-#
 # Chances are rounded to a multiple of 2^-32; 0 never happens and 1 always does, and
 # what is between
 # them, however near, is rounded to neither.
@@ -414,7 +412,7 @@ ALWAYS = 2**32 - 1
 """The largest threshold, which stands for chance 1."""
 
 
-def check_chances(value: Any, argument: str, *, as_data: bool = False) -> Any:
+def check_chances(value: object, argument: str, *, as_data: bool = False) -> Any:
     """Return a chance or a vector of chances as float64, or raise naming `argument`.
 
     Args:
@@ -438,7 +436,7 @@ def check_chances(value: Any, argument: str, *, as_data: bool = False) -> Any:
     return array
 
 
-def threshold(chances: Any, *, illegal: int = 0) -> Any:
+def threshold(chances: object, *, illegal: int = 0) -> Any:
     """Return uint32 thresholds for float64 chances in [0, 1], on the host.
 
     Traced chances give traced thresholds, exact to the digits of their type: float32
@@ -457,12 +455,12 @@ def threshold(chances: Any, *, illegal: int = 0) -> Any:
             jnp.round(chances * 2.0**32), 1.0, min(below, ALWAYS - 1)
         ).astype(jnp.uint32)
         rest = jnp.where(chances == 1, jnp.uint32(ALWAYS), jnp.uint32(illegal))
-        rest = jnp.where(chances == 0, jnp.uint32(0), rest)
+        rest = jnp.where(chances == 0, 0, rest)
         return jnp.where((chances > 0) & (chances < 1), top, rest)
-    known = np.asarray(chances, np.float64)
-    scaled = np.clip(np.round(known * 2.0**32), 1.0, float(ALWAYS - 1))
-    sure = np.where(known >= 1.0, float(ALWAYS), 0.0)
-    return np.where((known > 0.0) & (known < 1.0), scaled, sure).astype(np.uint32)
+    exact = np.asarray(chances, np.float64)
+    scaled = np.clip(np.round(exact * 2.0**32), 1.0, float(ALWAYS - 1))
+    sure = np.where(exact >= 1.0, float(ALWAYS), 0.0)
+    return np.where((exact > 0.0) & (exact < 1.0), scaled, sure).astype(np.uint32)
 
 
 def threshold_chance(thresholds: np.ndarray) -> np.ndarray:
@@ -470,7 +468,7 @@ def threshold_chance(thresholds: np.ndarray) -> np.ndarray:
     return np.where(thresholds == ALWAYS, 1.0, thresholds.astype(np.float64) / 2.0**32)
 
 
-def chances_typed(thresholds: Any) -> Any:
+def chances_typed(thresholds: object) -> Any:
     """Return the shortest decimals that thresholds come from.
 
     A number or a list of them.
@@ -480,12 +478,19 @@ def chances_typed(thresholds: Any) -> Any:
         >>> chances_typed(threshold(np.asarray([0.1, 1.0])))
         [0.1, 1.0]
     """
-    known = np.asarray(thresholds)
-    if known.ndim:
-        return [chances_typed(one) for one in known] if known.size <= 6 else []
-    exact = float(threshold_chance(known))
+    limits = np.asarray(thresholds)
+    if limits.ndim:
+        return (
+            [chances_typed(candidate) for candidate in limits]
+            if limits.size <= 6
+            else []
+        )
+    exact = float(threshold_chance(limits))
     near = (float(f"{exact:.{digits}g}") for digits in range(1, 12))
-    return next((one for one in near if threshold(np.float64(one)) == known), exact)
+    for candidate in near:
+        if threshold(np.float64(candidate)) == limits:
+            return candidate
+    return exact
 
 
 @one_program

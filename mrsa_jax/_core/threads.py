@@ -20,7 +20,7 @@ from mrsa_jax._core.forms import FORM
 _Result = TypeVar("_Result")
 
 
-def over_cores(part: Callable[..., Any], *arguments: Iterable[Any]) -> list[Any]:
+def over_cores(part: Callable[..., object], *arguments: Iterable[object]) -> list[Any]:
     """Return `map(part, *arguments)` as a list, worked off by one thread a core.
 
     For loops that release the interpreter's lock and call nothing that comes back here:
@@ -30,8 +30,8 @@ def over_cores(part: Callable[..., Any], *arguments: Iterable[Any]) -> list[Any]
     return [job.result() for job in start_over_cores(part, *arguments)]
 
 
-def over_ranges(kind: str, part: Callable[[slice], Any], count: int) -> None:
-    """Call a function, as `over_cores` does, for ranges that share `count` items of this work."""
+def over_ranges(kind: str, part: Callable[[slice], object], count: int) -> None:
+    """Call a function for ranges that share `count` items among the cores."""
     cores = cores_for(kind, count)
     if cores < 2:
         part(slice(0, count))
@@ -41,15 +41,15 @@ def over_ranges(kind: str, part: Callable[[slice], Any], count: int) -> None:
 
 
 def start_over_cores(
-    part: Callable[..., Any], *arguments: Iterable[Any]
+    part: Callable[..., object], *arguments: Iterable[object]
 ) -> list[concurrent.futures.Future[Any]]:
-    """Start what `over_cores` does and return at once, to prepare what comes next meanwhile."""
+    """Start the work of `over_cores` and return at once."""
     pool = _pool(os.getpid(), num_cores())
     return [pool.submit(part, *each) for each in zip(*arguments, strict=True)]
 
 
 def in_order(tasks: Sequence[Callable[[], _Result]]) -> Generator[_Result]:
-    """Yield the results of tasks in their order, threads running as many ahead as fill all cores.
+    """Yield the results of tasks in order, while threads work ahead.
 
     So that what is taken from them does not depend on which ends first. What has not
     begun when the generator is closed never runs.
@@ -76,12 +76,12 @@ def _pool(_process: int, cores: int) -> concurrent.futures.ThreadPoolExecutor:
 
 
 def in_context(function: Callable[..., _Result]) -> Callable[..., _Result]:
-    """Return the function under the caller's form, target and width of numbers, for a thread."""
+    """Bind a function to the caller's form, target and width, for a thread."""
     form, target = FORM.value, TARGET.value
     wide = jax.dtypes.canonicalize_dtype(np.float64) == np.float64
 
     @functools.wraps(function)
-    def call(*arguments: Any) -> _Result:
+    def call(*arguments: object) -> _Result:
         with ExitStack() as settings:
             settings.enter_context(FORM(form))
             settings.enter_context(TARGET(target))

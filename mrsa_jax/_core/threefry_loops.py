@@ -16,8 +16,8 @@ _EVEN, _ODD = (13, 15, 26, 6), (17, 29, 16, 24)  # by how many bits rounds turn 
 
 
 @compiled
-def _turned(y, left):
-    return np.uint32((y << np.uint32(left)) | (y >> np.uint32(32 - left)))
+def _turned(y, bits):
+    return np.uint32((y << np.uint32(bits)) | (y >> np.uint32(32 - bits)))
 
 
 @compiled

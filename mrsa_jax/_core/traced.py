@@ -11,7 +11,7 @@ import dataclasses
 import functools
 import inspect
 from collections.abc import Callable
-from typing import Any, ParamSpec, TypeVar
+from typing import ParamSpec, TypeVar
 
 import jax
 import numpy as np
@@ -23,7 +23,7 @@ _Arguments = ParamSpec("_Arguments")
 _Result = TypeVar("_Result")
 
 
-def is_traced(*values: Any) -> bool:
+def is_traced(*values: object) -> bool:
     """Return whether a leaf of these pytrees is known to a transformation only."""
     # a loop: this runs at every door, and a generator would cost a call for each leaf
     for leaf in jax.tree.leaves(values):  # noqa: SIM110
@@ -58,18 +58,18 @@ def needs_values(
     usual = usual_floats(function)
 
     @functools.wraps(function)
-    def checked(*given: _Arguments.args, **named: _Arguments.kwargs) -> _Result:
-        if holds_traced((given, named)):
-            bound = inspect.signature(function).bind(*given, **named).arguments
+    def checked(*arguments: _Arguments.args, **named: _Arguments.kwargs) -> _Result:
+        if holds_traced((arguments, named)):
+            bound = inspect.signature(function).bind(*arguments, **named).arguments
             argument, value = next(
                 item for item in bound.items() if holds_traced(item[1])
             )
             require(False, argument, KNOWN, value)
         # what is compiled in another context is compiled once more
         if not is_tracing():
-            return usual(*given, **named)
+            return usual(*arguments, **named)
         with jax.ensure_compile_time_eval():
-            return usual(*given, **named)
+            return usual(*arguments, **named)
 
     return checked
 
@@ -82,8 +82,11 @@ def is_tracing() -> bool:
     return isinstance(jax.device_put(np.int32(0)), jax.core.Tracer)
 
 
-def holds_traced(values: Any) -> bool:
-    """Return whether anything in these values, fields of plain dataclasses among it, is traced."""
+def holds_traced(values: object) -> bool:
+    """Return whether anything in these values is traced.
+
+    Fields of plain dataclasses count.
+    """
     leaves = jax.tree.leaves(values)
     records = [leaf for leaf in leaves if dataclasses.is_dataclass(leaf)]
     return is_traced(leaves) or any(

@@ -76,7 +76,8 @@ class Client:
         >>> import mrsa_jax as mj
         >>> import numpy as np
         >>> plan = mj.secagg.complete_plan(2, 3, 2**8)
-        >>> client = mj.protocol.Client(0, [1], 2, np.zeros(3, np.uint32), plan, entropy=0)
+        >>> values = np.zeros(3, np.uint32)
+        >>> client = mj.protocol.Client(0, [1], 2, values, plan, entropy=0)
         >>> client.advertise_keys() == client.advertise_keys()
         True
 
@@ -158,10 +159,11 @@ class Client:
                 is_listed, "client", "must be on the roster of `terms`", self.client
             )
             near = tuple(np.flatnonzero(terms.adjacency[client]).tolist())
-            own = near == self.neighbours and terms.thresholds[client] == threshold
-            require(own, "terms", rule)
+            agrees = near == self.neighbours and terms.thresholds[client] == threshold
+            require(agrees, "terms", rule)
             terms.check_plan(plan)
         self._survivors: tuple[int, ...] = ()  # the list that it signed
+        # every random byte of the client comes from here, in the order of the steps
         self._entropy = Entropy(entropy, self.round_index, self.client)
         self._answers: dict[int, tuple[bytes, bytes]] = {}
         self._has_stopped = False
@@ -176,7 +178,7 @@ class Client:
         return self._answer(0, b"", self._advertise)
 
     def share_keys(self, message: bytes) -> bytes:
-        """Step 1: read `KeyList`, share b_i and s_i^SK among the neighbours, return `ShareKeys`.
+        """Step 1: read `KeyList`, share b_i and s_i^SK, return `ShareKeys`.
 
         Raises:
             MalformedMessageError: If the bytes are no `KeyList`.
@@ -189,7 +191,7 @@ class Client:
         return self._answer(1, message, self._share)
 
     def masked_input(self, message: bytes) -> bytes:
-        """Step 2: read `ShareList`, open the shares, return the padded input, `MaskedInput`.
+        """Step 2: read `ShareList`, open the shares, return `MaskedInput`.
 
         Raises:
             MalformedMessageError: If the bytes are no `ShareList`.
@@ -251,11 +253,11 @@ class Client:
 
     @property
     def self_seed(self) -> bytes | None:
-        """Return b_i, or None before it was drawn (for whoever simulates all clients)."""
+        """Return b_i for simulations of all clients; None before it was drawn."""
         return self._self_seed
 
     def pair_seed(self, other: int) -> bytes:
-        """Return s_ij, agreed with a neighbour in V1 (for whoever simulates all clients)."""
+        """Return s_ij, agreed with a neighbour in V1, for simulations."""
         if other not in self._pair_seeds:
             secret = self._pads.agree(self._others[other][1])
             of_round = self.round_index, self._context
@@ -269,8 +271,9 @@ class Client:
     def _answer(
         self, step: int, message: bytes, build: Callable[[bytes], bytes]
     ) -> bytes:
-        """Answer each step once, in order; the same message again gets the same bytes."""
+        """Answer each step once, in order; a repeated message gets the same bytes."""
         self._expect(not self._has_stopped, "has left the round")
+        # a network may repeat a message: the answer must not be drawn again
         if step in self._answers:
             before, answer = self._answers[step]
             self._expect(
@@ -281,6 +284,7 @@ class Client:
         self._expect(at == step, f"is at step {at}, not {step}")
         try:
             answer = build(message)
+        # altered messages are no accident of the network: the client leaves the round
         except (AuthenticationError, KeyAgreementError):
             self._has_stopped = True
             raise
@@ -298,11 +302,13 @@ class Client:
             raise error(f"client {self.client} {problem}")
 
     def _check_round(self, round_index: int) -> None:
-        own = self.round_index
-        self._expect(round_index == own, f"is in round {own}, not {round_index}")
+        number = self.round_index
+        self._expect(round_index == number, f"is in round {number}, not {round_index}")
 
-    def _check_known(self, ids: Iterable[int], known: Iterable[int], what: str) -> None:
-        strangers = sorted(set(ids) - set(known))
+    def _check_known(
+        self, ids: Iterable[int], expected: Iterable[int], what: str
+    ) -> None:
+        strangers = sorted(set(ids) - set(expected))
         self._expect(
             not strangers, f"was sent {what} of {strangers[:3]}, unknown to it"
         )
@@ -313,10 +319,11 @@ class Client:
         keys = self._channel.public_key, self._pads.public_key
         if self._terms is None or self._signing_key is None:
             return AdvertiseKeys(self.round_index, self.client, *keys).to_bytes()
+        # on disk before the first signature of the round leaves the client
         if self._pledge is not None:
             self._pledge.keep(self._terms, self.round_index)
-        own = self.round_index, self.client, b"".join(keys), self._context
-        statement = self._terms.keys_statement(*own)
+        signed = self.round_index, self.client, b"".join(keys), self._context
+        statement = self._terms.keys_statement(*signed)
         signature = self._signing_key.sign(statement)
         return SignedKeys(self.round_index, self.client, *keys, signature).to_bytes()
 
@@ -337,8 +344,8 @@ class Client:
                 statement = self._terms.keys_statement(*signed)
                 self._terms.check(other, entry[both:], statement)
         others = {
-            other: (own[:KEY_BYTES], own[KEY_BYTES:both])
-            for other, own in key_list.keys
+            other: (both_keys[:KEY_BYTES], both_keys[KEY_BYTES:both])
+            for other, both_keys in key_list.keys
         }
         keys = [
             self._channel.public_key,
@@ -349,6 +356,7 @@ class Client:
         self._others = others
         self._self_seed = self._entropy.draw(KEY_BYTES)
         holders = sorted((*self._others, self.client))
+        # both secrets with the same holders, each at the point after its own id
         shares = share_all(
             [self._self_seed, self._pads.secret_key],
             self.threshold,
@@ -374,7 +382,7 @@ class Client:
         return seal(key, parcel, self._associated(self.client, recipient))
 
     def _associated(self, sender: int, recipient: int) -> bytes:
-        """Return what a ciphertext is bound to besides its key.
+        """Return the public data that a ciphertext is bound to.
 
         With both pad keys in it, a public key that was altered on its way is noticed
         before any padded input leaves (differs from the paper, where it would spoil the
@@ -411,6 +419,7 @@ class Client:
                 f"was sent no shares of its mates {absent}",
                 PartedBlockError,
             )
+        # the keys of this round are of no more use
         self._channels.clear()
         layout, parts = [], [np.zeros(0, np.uint32)]
         for number, block in enumerate(self._plan):
@@ -456,8 +465,8 @@ class Client:
         self._check_known(
             [signer for signer, _ in signed.signatures], near, "signatures"
         )
-        own = self.round_index, self._survivors, self._context
-        statement = terms.survivors_statement(*own)
+        statement_of = self.round_index, self._survivors, self._context
+        statement = terms.survivors_statement(*statement_of)
         for signer, signature in signed.signatures:
             terms.check(signer, signature, statement)
         self._check_floor(1 + len(signed.signatures))
@@ -470,10 +479,12 @@ class Client:
 
     def _shares_for(self, survivors: Iterable[int]) -> bytes:
         """Return the shares of b of those listed and of s^SK of the others in V2."""
+        # one kind of share per client: b of those who are summed, s^SK of all others,
+        # so that no client ever reveals both
         listed = self._held.keys() & set(survivors)
-        own = tuple((j, self._held[j][0]) for j in sorted(listed))
+        self_shares = tuple((j, self._held[j][0]) for j in sorted(listed))
         keys = tuple((j, self._held[j][1]) for j in sorted(self._held.keys() - listed))
-        return UnmaskShares(self.round_index, self.client, own, keys).to_bytes()
+        return UnmaskShares(self.round_index, self.client, self_shares, keys).to_bytes()
 
     def _check_request(self, request: SurvivorList) -> None:
         problem = f"is asked to unmask a sum over {request.num_survivors} client"
@@ -484,7 +495,7 @@ class Client:
         self._check_floor(len(self._held.keys() & set(request.survivors)))
 
     def _check_floor(self, count: int) -> None:
-        """Refuse a list that leaves fewer than t_i of those who hold shares of its secrets.
+        """Refuse a list that leaves fewer than t_i holders of its shares.
 
         An honest server's list is that short only where nobody could unmask the sum
         with it.
@@ -496,16 +507,16 @@ class Client:
         self._expect(count >= self.threshold, problem, TooFewSurvivorsError)
 
     def _check_company(self, request: SurvivorList) -> None:
-        """Refuse if in one of its blocks no other client can be summed, as far as it can see.
+        """Refuse if, as far as it can see, it is alone in one of its blocks.
 
         It sees which of its neighbours are; of other members of the block it knows only
         how many clients are summed in the whole round. A list that it signs names
         everybody.
         """
         listed = set(request.survivors)
-        told = request.num_survivors
+        num_summed = request.num_survivors
         has_unseen = self._signing_key is None and (
-            told > len(listed) or told == SATURATED
+            num_summed > len(listed) or num_summed == SATURATED
         )
         seen = {self.client, *self.neighbours}
         for number, block in enumerate(self._plan):
@@ -521,18 +532,20 @@ class Client:
         self._check_round(request.round_index)
         if self._terms is None:
             self._check_known(request.survivors, self._held, "a request for shares")
-        else:  # all of V3: of its neighbours those in V2, of others anybody on the roster
+        else:
+            # all of V3: of its neighbours those in V2, of others anybody on the roster
             strangers = set(range(len(self._terms.roster))).difference(self.neighbours)
-            known = self._held.keys() | strangers
-            self._check_known(request.survivors, known, "a request for shares")
+            expected = self._held.keys() | strangers
+            self._check_known(request.survivors, expected, "a request for shares")
         self._expect(
             self.client in request.survivors, "is asked about a sum without it"
         )
         return request
 
     def _refuse_other_request(self, message: bytes) -> None:
-        """Raise `BothSecretsRequestedError` if a second request turns a survivor into a dropout."""
+        """Refuse a second request that turns a survivor into a dropout."""
         before = set(SurvivorList.from_bytes(self._answers[3][0]).survivors)
+        # a client that is in one of two lists and not in the other would reveal both
         turned = sorted(before ^ set(self._request(message).survivors))
         problem = f"is asked for shares of both secrets of {turned[:3]}"
         self._expect(not turned, problem, BothSecretsRequestedError)

@@ -1,4 +1,4 @@
-"""A residue vector to which pads are added and from which they are taken, chunk by chunk.
+"""Add pads to a residue vector and take them off, chunk by chunk.
 
 The papers' PRG: the ChaCha20 keystream (RFC 8439) of a 256-bit seed from counter 0,
 under the nonce (label, block of the plan, round). One word a residue modulo 2^b, else
@@ -61,6 +61,7 @@ class PadSum:
             part = self._sum[start : start + step]
             words: Any = self._keystream(stream, size * len(part)).view(f"<u{size}")
             if not self._wraps:
+                # 64 random bits modulo R < 2^31 are within 2^-33 of uniform
                 words = words % np.uint64(self._modulus)
                 words = words if sign == 1 else np.uint64(self._modulus) - words
                 part += words

@@ -1,4 +1,4 @@
-"""What a client keeps from round to round, so that no two rounds together part its block."""
+"""Remember rounds, so that no two of them together part a client's block."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _ALONE = threading.Lock()
 
 
 class Pledge:
-    """What a client keeps from round to round, in a file that survives a restart.
+    """Remember a client's terms and last round, in a file that survives a restart.
 
     Its lasting terms (session, roster, blocks) may not change, and a round is taken
     part in once: mates whose block is drawn again, or who answer one round twice, can
@@ -36,13 +36,15 @@ class Pledge:
     Examples:
         >>> import mrsa_jax as mj
         >>> import numpy as np
-        >>> terms = mj.protocol.Terms([bytes(32)] * 2, ~np.eye(2, dtype=bool), np.full(2, 2))
+        >>> terms = mj.protocol.Terms(
+        ...     [bytes(32)] * 2, ~np.eye(2, dtype=bool), np.full(2, 2)
+        ... )
         >>> pledge = mj.protocol.Pledge()
         >>> pledge.keep(terms, 3)
         >>> pledge.keep(terms, 3)
         Traceback (most recent call last):
         ...
-        mrsa_jax.protocol.errors.UnexpectedMessageError: round 3 is not above round 3, the last one
+        mrsa_jax.protocol.errors.UnexpectedMessageError: round 3 is not above round 3...
     """
 
     def __init__(self, path: str | os.PathLike[str] | None = None) -> None:
@@ -79,13 +81,13 @@ class Pledge:
         with _ALONE, self._locked():
             # The file may be older than what is remembered, as after a backup was put
             # back.
-            for kept in (self._kept, self._read()):
-                _check(kept, terms, number)
-            kept = terms.lasting + struct.pack("<I", number)
+            for pledge in (self._kept, self._read()):
+                _check(pledge, terms, number)
+            pledge = terms.lasting + struct.pack("<I", number)
             if self._path is not None:
                 with writing(self._path, "path"):
-                    write_private(self._path, kept)
-            self._kept = kept
+                    write_private(self._path, pledge)
+            self._kept = pledge
 
     @contextlib.contextmanager
     def _locked(self) -> Iterator[None]:
@@ -103,7 +105,7 @@ class Pledge:
             os.close(file)
 
     def _read(self) -> bytes:
-        """Return what is kept now: 36 bytes, or nothing before the first round."""
+        """Read the pledge: 36 bytes, or nothing before the first round."""
         if self._path is None:
             return self._kept
         rule = f"must be a pledge's file of {_SIZE} bytes"
@@ -120,15 +122,15 @@ class Pledge:
         return content
 
 
-def _check(kept: bytes, terms: Terms, number: int) -> None:
+def _check(pledge: bytes, terms: Terms, number: int) -> None:
     """Refuse a round that what is kept forbids."""
-    if not kept:
+    if not pledge:
         return
-    if kept[:_DIGEST_BYTES] != terms.lasting:
+    if pledge[:_DIGEST_BYTES] != terms.lasting:
         raise UnexpectedMessageError(
             "session, roster or blocks are not those agreed on"
         )
-    (last,) = struct.unpack("<I", kept[_DIGEST_BYTES:])
+    (last,) = struct.unpack("<I", pledge[_DIGEST_BYTES:])
     if number <= last:
         raise UnexpectedMessageError(
             f"round {number} is not above round {last}, the last one"

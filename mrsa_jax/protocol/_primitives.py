@@ -68,7 +68,7 @@ class Entropy:
         )
 
 
-def _seed_bytes(seed: Any) -> bytes:
+def _seed_bytes(seed: object) -> bytes:
     rule = "must be None, bytes (at least one) or a non-negative integer"
     if isinstance(seed, bytes):
         require(len(seed) > 0, "entropy", rule, seed)
@@ -218,13 +218,17 @@ def refuse_small_order(public_key: bytes) -> None:
 
 
 def pad_seed(
-    shared_secret: bytes, one: int, other: int, round_index: int, context: bytes = b""
+    shared_secret: bytes,
+    client: int,
+    other: int,
+    round_index: int,
+    context: bytes = b"",
 ) -> bytes:
     """Derive s_ij, the seed of a pair's pad: equal for both sides, new in every round.
 
     Args:
         shared_secret: What the two agreed on.
-        one: A client's id.
+        client: A client's id.
         other: The other's.
         round_index: Round.
         context: What else both must agree on for their pads to cancel, such as a hash
@@ -233,17 +237,19 @@ def pad_seed(
     Examples:
         >>> pad_seed(bytes(32), 3, 5, 0) == pad_seed(bytes(32), 5, 3, 0)
         True
-        >>> pad_seed(bytes(32), 3, 5, 0, b"one") == pad_seed(bytes(32), 3, 5, 0, b"another")
+        >>> pad_seed(bytes(32), 3, 5, 0, b"one") == pad_seed(
+        ...     bytes(32), 3, 5, 0, b"another"
+        ... )
         False
     """
-    who = struct.pack("<III", *sorted((one, other)), round_index)
+    who = struct.pack("<III", *sorted((client, other)), round_index)
     return hkdf(shared_secret, b"pair pad" + who + context)
 
 
 def channel_key(
     shared_secret: bytes, sender: int, recipient: int, round_index: int
 ) -> bytes:
-    """Derive the AES-256 key of the one message from `sender` to `recipient` in a round.
+    """Derive the AES-256 key of a round's one message to a recipient.
 
     Examples:
         >>> channel_key(bytes(32), 3, 5, 0) == channel_key(bytes(32), 5, 3, 0)

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 from jax.typing import ArrayLike
@@ -19,6 +19,7 @@ from mrsa_jax._core.arrays import on_device
 from mrsa_jax._core.round_rules import block_numbers
 from mrsa_jax._core.status import CHECK, STEPS, STEPS_WITH_CHECK
 from mrsa_jax.protocol._client import Client
+from mrsa_jax.protocol._network import SERVER, Network, Refusal, disturbed
 from mrsa_jax.protocol._primitives import (
     KEY_BYTES,
     Entropy,
@@ -37,162 +38,15 @@ from mrsa_jax.secagg import (
     unmasking_risk,
 )
 from mrsa_jax.secagg.setting import RoundSetting, check_setting
-from mrsa_watch._base.errors import require
-
-# ---- The network between clients and server: honest, or disturbed by a script.
-#
-# The protocol assumes authenticated channels to the server. A network without them can
-# drop,
-# delay and repeat messages, and alter what neither a tag nor a check covers.
-
-SERVER = -1
-"""The server's place where a client's id would stand."""
-
-Tamper = Callable[[int, int, int, bytes], bytes | Sequence[bytes]]
-"""(step, sender, recipient, message) -> what arrives instead.
-
-One message, several or none.
-"""
-
-
-class Refusal(NamedTuple):
-    """A message that was not accepted.
-
-    Attributes:
-        step: Step, 0 to 3 (4 with the consistency check), of the client's message
-            concerned: the one that was refused, or the one that it did not send because
-            it refused the server's.
-        client: The client at one end.
-        by_server: Whether the server refused; else the client did.
-        error: Why.
-    """
-
-    step: int
-    client: int
-    by_server: bool
-    error: ProtocolError
-
-
-@runtime_checkable
-class Network(Protocol):
-    """What carries messages in `protocol.run`."""
-
-    def carry(
-        self, step: int, sender: int, recipient: int, message: bytes
-    ) -> Sequence[bytes]:
-        """Return what arrives in time.
-
-        `step` is that of the client's message; for the server's, of the one that it
-        asks for.
-        """
-        ...
-
-    def carry_late(
-        self, step: int, sender: int, recipient: int, message: bytes
-    ) -> Sequence[bytes]:
-        """Return what arrives after the step was closed (from clients only)."""
-        ...
-
-    def refused(self, refusal: Refusal) -> None:
-        """Hear of a message that was not accepted."""
-        ...
-
-
-@dataclasses.dataclass
-class ScriptedNetwork:
-    """A network disturbed as a script says (build it with `disturbed`).
-
-    Attributes:
-        delayed: (step, client) whose message comes too late.
-        duplicated: (step, client) whose message comes twice.
-        tamper: Changes messages in either direction, or None.
-        refusals: What was not accepted, in order.
-    """
-
-    delayed: frozenset[tuple[int, int]]
-    duplicated: frozenset[tuple[int, int]]
-    tamper: Tamper | None
-    refusals: list[Refusal] = dataclasses.field(default_factory=list)
-
-    def carry(
-        self, step: int, sender: int, recipient: int, message: bytes
-    ) -> Sequence[bytes]:
-        """Return what arrives in time."""
-        if (step, sender) in self.delayed:
-            return []
-        return self._altered(step, sender, recipient, message)
-
-    def carry_late(
-        self, step: int, sender: int, recipient: int, message: bytes
-    ) -> Sequence[bytes]:
-        """Return what arrives after the step was closed."""
-        if (step, sender) not in self.delayed:
-            return []
-        return self._altered(step, sender, recipient, message)
-
-    def refused(self, refusal: Refusal) -> None:
-        """Keep a refusal."""
-        self.refusals.append(refusal)
-
-    def _altered(
-        self, step: int, sender: int, recipient: int, message: bytes
-    ) -> list[bytes]:
-        found = (
-            message
-            if self.tamper is None
-            else self.tamper(step, sender, recipient, message)
-        )
-        messages = [found] if isinstance(found, bytes) else list(found)
-        return messages * 2 if (step, sender) in self.duplicated else messages
-
-
-def disturbed(
-    delayed: Iterable[tuple[int, int]] = (),
-    duplicated: Iterable[tuple[int, int]] = (),
-    tamper: Tamper | None = None,
-) -> ScriptedNetwork:
-    """Return a network with scripted disturbances, for tests and research.
-
-    Args:
-        delayed: (step, client): that client's message of step 0 to 3 arrives after the
-            step was closed; the server ignores it, and the client counts as dropped.
-        duplicated: (step, client): it arrives twice; the second is ignored.
-        tamper: A function (step, sender, recipient, message) that returns what arrives
-            instead: bytes, or a list of any number of messages. The server's place is
-            `SERVER`.
-
-    Returns:
-        The network; its `refusals` tell afterwards who would not accept what.
-
-    Raises:
-        ConfigurationError: If a step is not 0 to 3 or a client negative.
-
-    Examples:
-        >>> network = disturbed(delayed=[(2, 0)])
-        >>> network.carry(2, 0, SERVER, b"input"), network.carry_late(2, 0, SERVER, b"input")
-        ([], [b'input'])
-    """
-    late, twice = frozenset(delayed), frozenset(duplicated)
-    for name, entries in (("delayed", late), ("duplicated", twice)):
-        for step, client in entries:
-            good = 0 <= step <= 3 and client >= 0
-            require(
-                good, name, "must hold (step, client) with steps 0 to 3", (step, client)
-            )
-    return ScriptedNetwork(late, twice, tamper)
-
-
-# ---- One round of the protocol from end to end: all clients, the server and what is
-# lost between.
 
 Progress = Callable[[str, int, int], None]
 _SIGNERS = 2**32 - 1  # streams of signing keys, counted down from here: no client's id
 
 
 def run(
-    inputs: ArrayLike | list[Any],
-    adjacency: ArrayLike | list[Any],
-    survivors: ArrayLike | list[Any],
+    inputs: ArrayLike | list[object],
+    adjacency: ArrayLike | list[object],
+    survivors: ArrayLike | list[object],
     thresholds: ArrayLike | list[int],
     modulus_bits: int | np.integer | None = None,
     *,
@@ -322,6 +176,7 @@ def run(
     digest = digest_of(*bound) + bytes([consistency])
     if labels is not None:
         digest += labels.tobytes()
+    # rounds that differ in any of this must not share a key
     seed = setting_entropy(entropy, setting.digest + digest)
     keys: dict[int, SigningKey] = {}
     terms = None
@@ -378,8 +233,10 @@ class _Round:
             client_seconds, server_seconds, bytes_up, late = self._collect(step, inbox)
             start = time.perf_counter()
             answers: Any = close[step]()
+            # closing a step is the work of the server alone
             server_seconds += time.perf_counter() - start
             outbox: dict[int, bytes] = answers if close[step] != server.unmask else {}
+            # after the step was closed: the server must ignore it
             for i, message in late:
                 self._receive(step, i, message)
             heard = (
@@ -411,6 +268,7 @@ class _Round:
             answers = self._answers(step, i, received)
             middle = time.perf_counter()
             client_seconds += middle - start
+            # a client that is lost at this step has computed its message in vain
             if self.setting.survivors[min(step + 1, 4), i]:
                 for answer in answers:
                     for message in self.network.carry(step, i, SERVER, answer):

@@ -60,8 +60,12 @@ class Server:
         >>> import mrsa_jax as mj
         >>> import numpy as np
         >>> complete = ~np.eye(2, dtype=bool)
-        >>> server = mj.protocol.Server(complete, np.asarray([2, 2]), np.ones(2, bool),
-        ...                 mj.secagg.complete_plan(2, 1, 2**8))
+        >>> server = mj.protocol.Server(
+        ...     complete,
+        ...     np.asarray([2, 2]),
+        ...     np.ones(2, bool),
+        ...     mj.secagg.complete_plan(2, 1, 2**8),
+        ... )
         >>> server.advertise_keys()  # closes step 0; nobody sent keys
         {}
 
@@ -123,6 +127,7 @@ class Server:
         if terms is not None:
             takes[0] = (SignedKeys.KIND, self._take_keys)
             takes.insert(3, (SignedSurvivors.KIND, self._take_signature))
+        # place in both tuples is the step at which a message of that kind is due
         self._kinds, self._takes = zip(*takes, strict=True)
         self.signed = np.zeros(n, bool)
         self._signatures: dict[int, bytes] = {}
@@ -173,6 +178,7 @@ class Server:
         kind = kind_of(message)
         _expect(kind in self._kinds, client, "sent a message of the server")
         step = self._kinds.index(kind)
+        # too late: the client counts as lost already
         if step < self.step:
             return False
         _expect(step == self.step, client, f"is at step {step}, not {self.step}")
@@ -210,7 +216,7 @@ class Server:
         }
 
     def masked_input(self) -> dict[int, bytes]:
-        """Close step 2, decide who is summed, and return `SurvivorList` for each client of V3.
+        """Close step 2, decide who is summed, return V3's `SurvivorList`s.
 
         It names only clients who are summed, the recipient and its neighbours of them
         or, for the consistency check, all; and reports their number. A client who
@@ -230,7 +236,7 @@ class Server:
         }
 
     def sign_survivors(self) -> dict[int, bytes]:
-        """Close the consistency check and return `SignatureList` for each client who signed."""
+        """Close the consistency check, return a `SignatureList` per signer."""
         self._close(3)
         return {
             i: SignatureList(
@@ -295,7 +301,7 @@ class Server:
         return [self._sum(row) for row in range(len(self.learned))]
 
     def is_removable(self) -> bool:
-        """Return whether every pad of the round's sums can be removed with the secrets here.
+        """Return whether the secrets here remove every pad of the round's sums.
 
         Not where somebody sent and nobody is summed, as clients then refuse; nothing is
         in the way of empty sums.
@@ -303,11 +309,11 @@ class Server:
         return self._outcome.is_reliable
 
     def is_private(self) -> bool:
-        """Return whether no sum over a part of those summed in a block can be computed."""
+        """Return whether no sum over a part of a block's clients can be computed."""
         return self._outcome.is_private
 
     def _judged(self) -> PlanOutcome:
-        """Return what becomes of the round with the secrets that are here."""
+        """Judge the round with the secrets that are here."""
         return judged(
             self._adjacency,
             self.survivors,
@@ -337,6 +343,7 @@ class Server:
             total.add_residues(self.padded_inputs[i, block.start : block.stop])
             total.add(self._self_seeds[i], SELF_PAD, -1)
             for j in sorted(here & self._neighbours[i]):
+                # the smaller id has added the pad, the larger one subtracted it
                 total.add(self._pair_seed(i, j), PAIR_PAD, -1 if i < j else 1)
         return total.residues()
 
@@ -345,8 +352,8 @@ class Server:
         pair = (client, lost)
         if pair not in self._pair_seeds:
             secret = self._pad_keys[lost].agree(self._keys[client][1])
-            own = self.round_index, self._contexts[client]
-            self._pair_seeds[pair] = pad_seed(secret, client, lost, *own)
+            of_round = self.round_index, self._contexts[client]
+            self._pair_seeds[pair] = pad_seed(secret, client, lost, *of_round)
         return self._pair_seeds[pair]
 
     def _add_up(self, number: int) -> None:
@@ -383,6 +390,7 @@ class Server:
             raise UnexpectedMessageError(f"step {self.step} is open, not {step}")
         is_signing = self._is_checked and step == 3
         heard = self.signed if is_signing else self.survivors[min(step + 1, 4)]
+        # whoever answered is in the next set; all others have dropped out
         heard[list(self._inbox)] = True
         self._inbox = {}
         self.step = step + 1
@@ -397,8 +405,8 @@ class Server:
         | UnmaskShares,
     ) -> None:
         _expect(message.client == client, client, f"writes as client {message.client}")
-        number, own = message.round_index, self.round_index
-        _expect(number == own, client, f"is in round {number}, not {own}")
+        number, current = message.round_index, self.round_index
+        _expect(number == current, client, f"is in round {number}, not {current}")
 
     def _check_ids(
         self, client: int, ids: Iterable[int], expected: Iterable[int]
@@ -411,6 +419,7 @@ class Server:
         message = (SignedKeys if self._is_checked else AdvertiseKeys).from_bytes(data)
         self._check_sender(client, message)
         keys: tuple[bytes, ...] = (message.channel_key, message.pad_key)
+        # one key twice would let two clients agree on one channel or pad
         is_new = keys[0] != keys[1] and not self._seen_keys & set(keys)
         _expect(is_new, client, "repeats a public key")
         for key in keys:
@@ -457,6 +466,7 @@ class Server:
         message = UnmaskShares.from_bytes(data)
         self._check_sender(client, message)
         survivors = set(self._summed_near(client))
+        # neighbours who shared secrets but are not summed
         lost = set(self._near(client, 2)) - survivors
         self._check_ids(
             client, [j for j, _ in message.self_shares], survivors | {client}
@@ -470,10 +480,11 @@ class Server:
     def _recover(
         self, owner: int, shares: list[tuple[int, bytes]], *, is_key: bool
     ) -> None:
-        """Recover one secret if enough shares came back and none is found to be forged."""
+        """Recover one secret if enough shares came back and none is forged."""
         threshold = self._thresholds[owner]
         if len(shares) < threshold:
             return
+        # ascending holders, so that the same shares always interpolate alike
         shares = sorted(shares)
         points = [holder + 1 for holder, _ in shares]
         try:
@@ -482,6 +493,7 @@ class Server:
             )
             if is_key:
                 pair = KeyPair(secret)
+                # a secret key has a public one to check it; a self-pad seed has not
                 if pair.public_key != self._keys[owner][1]:
                     raise ForgedShareError(
                         f"shares of {owner} give a key that it never advertised"

@@ -1,10 +1,9 @@
-"""What the clients of a round agree on in advance.
+"""Fix the terms that the clients of a round agree on in advance.
 
-Keys, graph, thresholds, and enforced blocks.
-Every signature of a round names these terms and what decides the update of its signer,
-such as the model. So it serves in no other session, round, graph or partition, and not
-under another model. N[i] is client i's closed neighbourhood, t_i its threshold, T the
-size of its block.
+Keys, graph, thresholds, and enforced blocks. Every signature of a round names these
+terms and what decides the update of its signer, such as the model. So it serves in no
+other session, round, graph or partition, and not under another model. N[i] is client
+i's closed neighbourhood, t_i its threshold, T the size of its block.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ LAST_ROUND = 2**32 - 1
 @dataclasses.dataclass(frozen=True)
 @by_value
 class Terms:
-    """The public terms of a round with signatures, of which each client holds its own copy.
+    """Hold the public terms of a round with signatures, one copy per client.
 
     With `blocks`, an honest client sends its input only if the keys and shares of all
     its mates came, and hands out shares only for a list that is a union of whole
@@ -65,13 +64,16 @@ class Terms:
         >>> import mrsa_jax as mj
         >>> import numpy as np
         >>> terms = mj.protocol.Terms(
-        ...     [bytes(32)] * 4, ~np.eye(4, dtype=bool), np.full(4, 3), np.arange(4) // 2
+        ...     [bytes(32)] * 4,
+        ...     ~np.eye(4, dtype=bool),
+        ...     np.full(4, 3),
+        ...     np.arange(4) // 2,
         ... )
         >>> terms.check_list((2, 3))
         >>> terms.check_list((0, 2, 3))
         Traceback (most recent call last):
         ...
-        mrsa_jax.protocol.errors.PartedBlockError: a list parts the blocks of clients [0]
+        mrsa_jax.protocol.errors.PartedBlockError: a list parts the blocks of clients...
     """
 
     roster: Sequence[bytes]
@@ -85,8 +87,8 @@ class Terms:
         graph = np.asarray(check_adjacency(self.adjacency))
         n = len(graph)
         roster = _checked_roster(self.roster, n)
-        given = host_array(self.thresholds, "thresholds")
-        limits = np.broadcast_to(check_thresholds(given, "thresholds", n), (n,))
+        limits_passed = host_array(self.thresholds, "thresholds")
+        limits = np.broadcast_to(check_thresholds(limits_passed, "thresholds", n), (n,))
         labels = None if self.blocks is None else block_numbers(self.blocks, n)
         require(
             isinstance(self.session, bytes), "session", "must be bytes", self.session
@@ -94,7 +96,7 @@ class Terms:
         colluders = check_integer(self.colluders, "colluders", 0, n)
         if labels is not None:
             check_blocks(labels, graph, limits, colluders)
-        checked: dict[str, Any] = {
+        checked: dict[str, object] = {
             "roster": roster,
             "adjacency": _frozen(graph),
             "thresholds": _frozen(limits),
@@ -102,13 +104,14 @@ class Terms:
             "session": bytes(self.session),
             "colluders": colluders,
         }
+        # frozen: fields are replaced by what the checks made of them
         for name, value in checked.items():
             object.__setattr__(self, name, value)
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Build copies as the terms themselves were built: checked, and frozen."""
         return type(self), tuple(
-            getattr(self, own.name) for own in dataclasses.fields(self)
+            getattr(self, field.name) for field in dataclasses.fields(self)
         )
 
     @functools.cached_property
@@ -134,10 +137,10 @@ class Terms:
 
         Without blocks, itself.
         """
-        own = check_integer(client, "client", 0, len(self.roster) - 1)
+        member = check_integer(client, "client", 0, len(self.roster) - 1)
         if self.blocks is None:
-            return {own}
-        return set(np.flatnonzero(self.blocks == self.blocks[own]).tolist())
+            return {member}
+        return set(np.flatnonzero(self.blocks == self.blocks[member]).tolist())
 
     def check_plan(self, plan: SegmentPlan) -> None:
         """Raise `ConfigurationError` if a sum of the plan is over a part of a block."""
@@ -145,7 +148,7 @@ class Terms:
             check_plan(self.blocks, plan)
 
     def check_list(self, survivors: Iterable[int]) -> None:
-        """Raise `PartedBlockError` unless a list is a union of whole blocks, everybody's."""
+        """Raise `PartedBlockError` unless a list is a union of whole blocks."""
         members = self._clients(survivors, "survivors")
         if self.blocks is not None:
             listed = np.zeros(len(self.blocks), bool)
@@ -161,7 +164,7 @@ class Terms:
     def keys_statement(
         self, round_index: int, client: int, keys: bytes, context: bytes = b""
     ) -> bytes:
-        """Return what a client signs at step 0.
+        """Build the statement that a client signs at step 0.
 
         These terms, round, context, itself and its keys.
 
@@ -180,7 +183,7 @@ class Terms:
     def survivors_statement(
         self, round_index: int, survivors: Iterable[int], context: bytes = b""
     ) -> bytes:
-        """Return what clients sign before unmasking.
+        """Build the statement that clients sign before unmasking.
 
         These terms, round, context and V3.
 
@@ -193,11 +196,11 @@ class Terms:
         return self._statement(b"survivors", round_index, context, members)
 
     def check(self, signer: int, signature: bytes, statement: bytes) -> None:
-        """Raise `AuthenticationError` unless a client of the roster signed a statement."""
-        own = check_integer(signer, "signer", 0, len(self.roster) - 1)
+        """Raise `AuthenticationError` unless a client signed a statement."""
+        member = check_integer(signer, "signer", 0, len(self.roster) - 1)
         require(isinstance(signature, bytes), "signature", "must be bytes", signature)
         require(isinstance(statement, bytes), "statement", "must be bytes", statement)
-        check_signature(self.roster[own], signature, statement)
+        check_signature(self.roster[member], signature, statement)
 
     def _clients(self, clients: Iterable[int], argument: str) -> np.ndarray:
         """Return clients of the roster, or raise."""
@@ -233,7 +236,7 @@ def _checked_roster(roster: Any, count: int) -> tuple[bytes, ...]:
 
 
 def _frozen(array: np.ndarray) -> np.ndarray:
-    """Return a copy whose memory is of type bytes, which no flag makes writable again."""
+    """Copy an array into memory of type bytes, which no flag makes writable."""
     return np.frombuffer(array.tobytes(), array.dtype).reshape(array.shape)
 
 
@@ -242,9 +245,6 @@ def digest_of(*parts: bytes) -> bytes:
         b"".join(hashlib.sha256(part).digest() for part in parts)
     ).digest()
 
-
-# ---- What decides a client's update besides its data: the context that clients sign
-# and pads hold.
 
 _ONE_MODEL = (
     "(`protocol.model_digest`), because a server that sends mates different models "
@@ -274,19 +274,21 @@ def checked_contexts(contexts: Any, count: int, *, keeps_blocks: bool) -> list[b
         require(not keeps_blocks, "contexts", f"must be set with `blocks`: {digests}")
         return [b""] * count
     is_list = isinstance(contexts, Iterable) and not isinstance(contexts, str | bytes)
-    given = list(contexts) if is_list else [contexts]
+    listed = list(contexts) if is_list else [contexts]
     is_right = (
-        is_list and len(given) == count and all(isinstance(one, bytes) for one in given)
+        is_list
+        and len(listed) == count
+        and all(isinstance(context, bytes) for context in listed)
     )
     rule = "must be bytes, one for each client"
     require(is_right, "contexts", rule, contexts, f"{count} clients")
     rule = f"must not be empty with `blocks`: {digests}"
-    require(all(given) or not keeps_blocks, "contexts", rule, contexts)
-    return [bytes(one) for one in given]
+    require(all(listed) or not keeps_blocks, "contexts", rule, contexts)
+    return [bytes(context) for context in listed]
 
 
-def model_digest(model: Any, /, **settings: Any) -> bytes:
-    """Return 32 bytes that stand for a model and for all else that decides a client's update.
+def model_digest(model: object, /, **settings: object) -> bytes:
+    """Return 32 bytes that stand for a model and what else decides an update.
 
     Each client computes it from what the server sent to it, and passes it as its
     `context`. The round's number need not be among the settings, because clients sign
@@ -309,7 +311,10 @@ def model_digest(model: Any, /, **settings: Any) -> bytes:
     Examples:
         >>> import mrsa_jax as mj
         >>> import numpy as np
-        >>> sent = {"kernel": np.ones((2, 3), np.float32), "bias": np.zeros(3, np.float32)}
+        >>> sent = {
+        ...     "kernel": np.ones((2, 3), np.float32),
+        ...     "bias": np.zeros(3, np.float32),
+        ... }
         >>> digest = mj.protocol.model_digest(sent, learning_rate=0.1)
         >>> digest == mj.protocol.model_digest(sent, learning_rate=0.1)
         True
@@ -333,7 +338,7 @@ def model_digest(model: Any, /, **settings: Any) -> bytes:
 
 
 def _structure_text(structure: jax.tree_util.PyTreeDef) -> list[Any]:
-    """Return the types and the fixed fields of a pytree's nodes, as lists of plain values.
+    """List the types and the fixed fields of a pytree's nodes as plain values.
 
     The text of JAX for a structure does not do: it shows a fixed field by its `repr`,
     which two objects may share and which leaves out the middle of a long array.
@@ -347,7 +352,7 @@ def _structure_text(structure: jax.tree_util.PyTreeDef) -> list[Any]:
     return [name, _plain(fixed, f"model: the fixed fields of {name}"), children]
 
 
-def _numbers(leaf: Any) -> np.ndarray:
+def _numbers(leaf: object) -> np.ndarray:
     """Return an array whose bytes are all that it holds, or raise.
 
     Subclasses may hold more, as masked arrays do. Types such as bfloat16 are of kind V.
@@ -363,10 +368,10 @@ def _numbers(leaf: Any) -> np.ndarray:
     return array
 
 
-def _plain(value: Any, argument: str) -> Any:
+def _plain(value: object, argument: str) -> Any:
     """Return a setting whose text in Python tells it from all others."""
     if isinstance(value, list | tuple):
-        return [_plain(one, argument) for one in value]
+        return [_plain(item, argument) for item in value]
     plain = value.item() if isinstance(value, np.generic) else value
     rule = "must be a number, a text, bytes, a bool, None, or a list of them"
     require(

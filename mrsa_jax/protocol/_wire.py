@@ -1,7 +1,7 @@
-"""What all messages share.
+"""Read and write the parts that all messages share.
 
-The header, lists of entries, and a reader that refuses by name.
-Little-endian. A header is 8 bytes: kind, version, spare (uint16), round (uint32).
+The header, lists of entries, and a reader that refuses by name. Little-endian. A header
+is 8 bytes: kind, version, spare (uint16), round (uint32).
 """
 
 from __future__ import annotations
@@ -70,8 +70,8 @@ class Reader:
         self, name: str, kind: int, data: bytes, *, may_spare: bool = False
     ) -> None:
         """Read the header of a message that must be of one kind."""
-        found = kind_of(data)
-        check(found == kind, name, f"is of kind {kind}, not {found}")
+        its_kind = kind_of(data)
+        check(its_kind == kind, name, f"is of kind {kind}, not {its_kind}")
         _, _, self.spare, self.round_index = _HEADER.unpack_from(data)
         check(may_spare or not self.spare, name, f"has {self.spare} in its spare field")
         self.name, self._data, self._at = name, data, HEADER_BYTES
@@ -79,9 +79,11 @@ class Reader:
     def take(self, count: int) -> bytes:
         """Return the next bytes."""
         start, self._at = self._at, self._at + count
-        left = len(self._data) - start
+        available = len(self._data) - start
         check(
-            count <= left, self.name, f"is cut off: {count} bytes expected, {left} left"
+            count <= available,
+            self.name,
+            f"is cut off: {count} bytes expected, {available} left",
         )
         return self._data[start : self._at]
 
@@ -141,15 +143,12 @@ def limbs_of(shares: Sequence[bytes]) -> np.ndarray:
     return words.reshape(len(shares), LIMBS)
 
 
-# ---- Residues on the wire: ceil(log2 R) bits each, lowest bit first, rounded up to a
-# whole byte.
-
 Layout = Sequence[tuple[int, int]]
 """(length, modulus) of each stretch of residues."""
 
 
 def residue_bits(modulus: int) -> int:
-    """Return how many bits a residue takes on the wire: ceil(log2 R).
+    """Return the bits that a residue takes on the wire: ceil(log2 R).
 
     Examples:
         >>> [residue_bits(modulus) for modulus in (2, 37, 64, 65, 2**32)]
@@ -161,6 +160,7 @@ def residue_bits(modulus: int) -> int:
 def pack_residues(residues: np.ndarray, layout: Layout) -> bytes:
     """Return the residues of all stretches as bytes."""
     bits, start = [], 0
+    # whole bytes: the low ones of each word, without a detour over bits
     if len(layout) == 1 and residue_bits(layout[0][1]) % 8 == 0:
         octets = residues.astype("<u4").view(np.uint8).reshape(-1, 4)
         return octets[:, : residue_bits(layout[0][1]) // 8].tobytes()
@@ -168,6 +168,7 @@ def pack_residues(residues: np.ndarray, layout: Layout) -> bytes:
         part = (
             residues[start : start + width].astype("<u4").view(np.uint8).reshape(-1, 4)
         )
+        # 32 bits of each residue, of which the lowest ones travel
         all_bits = np.unpackbits(part, axis=1, bitorder="little")
         bits.append(all_bits[:, : residue_bits(modulus)].reshape(-1))
         start += width
@@ -177,7 +178,7 @@ def pack_residues(residues: np.ndarray, layout: Layout) -> bytes:
 
 
 def unpack_residues(body: bytes, layout: Layout) -> np.ndarray:
-    """Return uint32[sum of lengths]; raise `MalformedMessageError` for bits left set."""
+    """Unpack uint32[sum of lengths]; refuse bits that are set behind them."""
     octets = np.frombuffer(body, np.uint8)
     if len(layout) == 1 and residue_bits(layout[0][1]) % 8 == 0:
         words = np.zeros((layout[0][0], 4), np.uint8)
@@ -195,6 +196,7 @@ def unpack_residues(body: bytes, layout: Layout) -> np.ndarray:
         packed = np.packbits(wide, axis=1, bitorder="little")
         parts.append(packed.view("<u4").reshape(-1).astype(np.uint32))
         start = stop
+    # every message has one encoding, so spare bits must be zero
     if bits[start:].any():
         raise MalformedMessageError("MaskedInput has bits set after its last residue")
     return np.concatenate(parts)

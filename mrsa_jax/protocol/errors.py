@@ -1,4 +1,4 @@
-"""What can go wrong with a message, each an exception named by what failed.
+"""Name everything that can go wrong with a message by an exception.
 
 The state machines raise these; `protocol.run` counts the client concerned as dropped. A
 round that cannot be unmasked is a `Status`, never an exception.
@@ -10,7 +10,7 @@ from mrsa_watch._base.errors import MrsaError
 
 
 class ProtocolError(MrsaError):
-    """Base of everything that a client or the server refuses to accept from the other side."""
+    """The client or the server refuses something from the other side."""
 
 
 class MalformedMessageError(ProtocolError, ValueError):
@@ -28,19 +28,22 @@ class UnexpectedMessageError(ProtocolError):
 
 
 class AuthenticationError(ProtocolError):
-    """A ciphertext fails its tag (altered, redirected, sealed under other keys), or a signature."""
+    """A ciphertext fails its tag, or a signature its check.
+
+    The ciphertext was altered, redirected, or sealed under other keys.
+    """
 
 
 class KeyAgreementError(ProtocolError):
-    """A public key is a point of small order, so that the shared secret would be zero."""
+    """A public key is of small order: the shared secret would be zero."""
 
 
 class BothSecretsRequestedError(ProtocolError):
-    """The server asks for shares of both secrets of one client, which would bare its input."""
+    """The server asks for both secrets of a client, which would bare its input."""
 
 
 class TooFewSurvivorsError(ProtocolError):
-    """The server's list leaves fewer than two clients in a sum, or fewer than one's threshold."""
+    """The server's list leaves fewer clients than two, or than a threshold."""
 
 
 class PartedBlockError(ProtocolError):
@@ -51,4 +54,4 @@ class PartedBlockError(ProtocolError):
 
 
 class ForgedShareError(ProtocolError):
-    """Shares that came back fit no polynomial, or not the public key that was advertised."""
+    """Shares fit no polynomial, or not the public key that was advertised."""

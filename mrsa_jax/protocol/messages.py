@@ -67,14 +67,16 @@ class Message:
 
     def __post_init__(self) -> None:
         name = type(self).__name__
-        check_words(name, self.round_index, *(getattr(self, own) for own in self.WORDS))
+        check_words(
+            name, self.round_index, *(getattr(self, field) for field in self.WORDS)
+        )
         check(
-            all(len(getattr(self, own)) == size for own, size in self.FIXED),
+            all(len(getattr(self, field)) == size for field, size in self.FIXED),
             name,
             self.NEEDS,
         )
-        for own, size in self.LISTS:
-            check_entries(name, getattr(self, own), size)
+        for field, size in self.LISTS:
+            check_entries(name, getattr(self, field), size)
 
     @classmethod
     def size(cls, *counts: int) -> int:
@@ -91,9 +93,9 @@ class Message:
 
     def to_bytes(self) -> bytes:
         """Return the message as bytes."""
-        lists: list[Entries] = [getattr(self, own) for own, _ in self.LISTS]
-        words = [*(getattr(self, own) for own in self.WORDS), *map(len, lists)]
-        fixed = b"".join(getattr(self, own) for own, _ in self.FIXED)
+        lists: list[Entries] = [getattr(self, field) for field, _ in self.LISTS]
+        words = [*(getattr(self, field) for field in self.WORDS), *map(len, lists)]
+        fixed = b"".join(getattr(self, field) for field, _ in self.FIXED)
         start = header(self.KIND, self.round_index) + struct.pack(
             f"<{len(words)}I", *words
         )

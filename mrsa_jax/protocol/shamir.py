@@ -31,7 +31,7 @@ def share(
     points: Sequence[int],
     entropy: Entropy | int | np.integer | bytes | None = None,
 ) -> np.ndarray:
-    """Split a secret so that any `threshold` shares recover it and fewer reveal nothing.
+    """Split a secret: any `threshold` shares recover it, fewer reveal nothing.
 
     Args:
         secret: 32 bytes.
@@ -63,7 +63,7 @@ def share_all(
     points: Any,
     entropy: Entropy | int | np.integer | bytes | None = None,
 ) -> np.ndarray:
-    """Share several secrets with the same holders at once: uint32[secrets, points, 9]."""
+    """Share several secrets with the same holders: uint32[secrets, points, 9]."""
     for secret in secrets:
         require(isinstance(secret, bytes), "secret", "must be bytes", secret)
         rule = f"must be {_SECRET_BYTES} bytes long"
@@ -83,7 +83,7 @@ def share_all(
 def recover(
     points: Sequence[int], shares: np.ndarray, threshold: int | np.integer
 ) -> bytes:
-    """Recover a secret from at least `threshold` shares, and check the others against them.
+    """Recover a secret from `threshold` shares, and check all others.
 
     Args:
         points: Distinct x of the holders.
@@ -121,15 +121,16 @@ def recover(
         "must lie below 2**31 - 1",
         int(values.max()),
     )
+    # the secret, and the other holders, whose shares must lie on the same polynomial
     targets = (0, *where[t:])
-    found = combine(
+    recovered = combine(
         _weights(where[:t], targets, PRIME), values[:t].astype(np.uint64), PRIME
     )
-    if (found[1:] != values[t:]).any():
+    if (recovered[1:] != values[t:]).any():
         raise ForgedShareError(
             f"{len(where)} shares lie on no polynomial of degree {t - 1}"
         )
-    return _from_limbs(found[0])
+    return _from_limbs(recovered[0])
 
 
 def evaluate(coefficients: np.ndarray, points: Sequence[int], prime: int) -> np.ndarray:
@@ -150,6 +151,7 @@ def combine(weights: np.ndarray, values: np.ndarray, prime: int) -> np.ndarray:
     Split into halves of 16 and 15 bits, so that the sums of up to 2^16 products fit.
     """
     p = np.uint64(prime)
+    # a product of 31 by 16 bits leaves room for 2^16 terms below 2^63
     low, high = values & np.uint64(0xFFFF), values >> np.uint64(16)
     return ((weights @ high % p << np.uint64(16)) + weights @ low) % p
 
@@ -162,6 +164,8 @@ def _weights(
     p = np.uint64(prime)
     x = np.asarray(points, np.uint64)
     y = np.asarray(targets, np.uint64)
+    # Lagrange: l_k(y) is the product of (y - x_j) / (x_k - x_j) over j != k, here as
+    # prod_j (y - x_j) / ((y - x_k) prod_j (x_k - x_j))
     between = (x[:, None] + p - x[None, :]) % p  # x_k - x_j
     np.fill_diagonal(between, np.uint64(1))
     distance = (y[:, None] + p - x[None, :]) % p  # y - x_k, never 0
@@ -185,6 +189,7 @@ def _product(factors: np.ndarray, p: np.uint64) -> np.ndarray:
 
 def _power(base: np.ndarray, exponent: int, p: np.uint64) -> np.ndarray:
     result = np.ones_like(base)
+    # square and multiply, from the highest bit
     for bit in bin(exponent)[2:]:
         result = result * result % p
         if bit == "1":
@@ -193,9 +198,9 @@ def _power(base: np.ndarray, exponent: int, p: np.uint64) -> np.ndarray:
 
 
 def _checked_points(points: Any) -> tuple[int, ...]:
-    given = host_array(points, "points")
-    require(given.ndim == 1, "points", "must be a list of integers", points)
-    require(given.size > 0, "points", "must hold at least one")
+    listed = host_array(points, "points")
+    require(listed.ndim == 1, "points", "must be a list of integers", points)
+    require(listed.size > 0, "points", "must hold at least one")
     require(all(map(is_integer, points)), "points", "must hold integers", points)
     where = tuple(map(int, points))
     fits = all(0 < point < PRIME for point in where)
@@ -226,11 +231,11 @@ def _from_limbs(limbs: np.ndarray) -> bytes:
 
 
 def _uniform(source: Entropy, count: int) -> np.ndarray:
-    """Return uniform field elements: 31 random bits each, the one value p drawn again."""
-    kept = np.zeros(0, np.uint64)
-    while len(kept) < count:
-        words = np.frombuffer(source.draw(4 * (count - len(kept))), "<u4") & np.uint32(
-            PRIME
-        )
-        kept = np.concatenate([kept, words[words != PRIME].astype(np.uint64)])
-    return kept
+    """Draw uniform field elements: 31 random bits, drawn again if they are p."""
+    elements = np.zeros(0, np.uint64)
+    while len(elements) < count:
+        words = np.frombuffer(
+            source.draw(4 * (count - len(elements))), "<u4"
+        ) & np.uint32(PRIME)
+        elements = np.concatenate([elements, words[words != PRIME].astype(np.uint64)])
+    return elements

@@ -33,7 +33,10 @@ With a threshold of five shares the round fails. This is a result, not an except
 Two theorems decide the same without any pad: whether the sum can be formed, and whether
 the server can learn a sum over fewer clients:
 
->>> mj.secagg.is_reliable(graph, survivors, 3), mj.secagg.is_reliable(graph, survivors, 5)
+>>> (
+...     mj.secagg.is_reliable(graph, survivors, 3),
+...     mj.secagg.is_reliable(graph, survivors, 5),
+... )
 (True, False)
 >>> mj.secagg.is_private(graph, survivors, 3)
 True
@@ -52,10 +55,14 @@ sum:
 
 >>> import jax
 >>> import jax.numpy as jnp
->>> average = mj.secagg.ring_average(mj.quantize.stochastic(3, 1.0), 2, 3, modulus_bits=8)
+>>> average = mj.secagg.ring_average(
+...     mj.quantize.stochastic(3, 1.0), 2, 3, modulus_bits=8
+... )
 >>> updates = jnp.asarray([[1.0, 0.0, -1.0], [1.0, 1.0, -1.0]])
 >>> everybody, slots = jnp.ones(2, bool), jnp.arange(2)
->>> out, state = average.aggregate(jax.random.key(0), average.init(), updates, slots, everybody)
+>>> out, state = average.aggregate(
+...     jax.random.key(0), average.init(), updates, slots, everybody
+... )
 >>> out.update.tolist()
 [1.0, 0.5, -1.0]
 

@@ -47,7 +47,7 @@ from mrsa_jax.secagg.codes import (
     with_noise,
 )
 from mrsa_jax.secagg.plans import RingResult, SegmentPlan, complete_plan
-from mrsa_jax.secagg.seeds import Seeds, derive_seeds
+from mrsa_jax.secagg.seeds import derive_seeds
 from mrsa_watch._base.errors import check_integer, require, require_methods
 
 
@@ -114,7 +114,7 @@ class RingAverage:
         updates: Float32[Array, "participants dim"],
         members: Integer[Array, " participants"],
         survivors: Bool[Array, " participants"] | Bool[Array, "5 participants"],
-        weights: ArrayLike | Sequence[Any] | None = None,
+        weights: ArrayLike | Sequence[object] | None = None,
         *,
         assignment_key: Key[Array, ""] | None = None,
     ) -> tuple[AggregateOut, AggregatorState]:
@@ -182,8 +182,8 @@ class RingAverage:
         result = _ring_sum(
             self, codes, members, state.round_index, round_.adjacency, present
         )
-        found = _totals(result, round_.status, summed, wrapped, dim)
-        total, weight, status, wrapped, is_learnt = found
+        totals = _totals(result, round_.status, summed, wrapped, dim)
+        total, weight, status, wrapped, is_learnt = totals
         bits = self.bits if is_about_middle else None
         update = _decode(quantizer, total, weight, status, bits=bits)
         after = state.after(self.clip_rule, update, is_learnt)
@@ -201,7 +201,7 @@ class RingAverage:
         return out, after
 
     def checked_weights(
-        self, weights: ArrayLike | Sequence[Any] | None, asked: Any
+        self, weights: ArrayLike | Sequence[Any] | None, cohort: Any
     ) -> UInt32[Array, " participants"]:
         """Return uint32[n], 0 for those who were not asked.
 
@@ -212,23 +212,22 @@ class RingAverage:
         """
         rule = "must not be set: the aggregator was built without `max_weight`"
         require(self.total_weight is not None, "weights", rule)
-        given: Any = (
+        passed: Any = (
             np.ones(self.num_participants, np.uint32) if weights is None else weights
         )
-        if isinstance(given, jax.core.Tracer):
-            integers = bool(jnp.issubdtype(given.dtype, jnp.integer))
-            require(integers, "weights", "must be integers", f"dtype {given.dtype}")
-            own: Any = given.astype(jnp.uint32)
+        if isinstance(passed, jax.core.Tracer):
+            integers = bool(jnp.issubdtype(passed.dtype, jnp.integer))
+            require(integers, "weights", "must be integers", f"dtype {passed.dtype}")
+            checked: Any = passed.astype(jnp.uint32)
         else:
-            own = check_weights(given, "weights")
-        fits = own.shape == (self.num_participants,)
-        require(
-            fits, "weights", f"must be {self.num_participants}, one a slot", own.shape
-        )
-        if is_traced(own, asked):
-            return jnp.where(asked, own, jnp.uint32(0))
-        own = np.where(np.asarray(asked), own, np.uint32(0))
-        total, most = int(own.sum(dtype=np.uint64)), self.total_weight or 0
+            checked = check_weights(passed, "weights")
+        fits = checked.shape == (self.num_participants,)
+        rule = f"must be {self.num_participants}, one a slot"
+        require(fits, "weights", rule, checked.shape)
+        if is_traced(checked, cohort):
+            return jnp.where(cohort, checked, 0)
+        checked = np.where(np.asarray(cohort), checked, np.uint32(0))
+        total, most = int(checked.sum(dtype=np.uint64)), self.total_weight or 0
         require(
             total <= most,
             "weights",
@@ -236,7 +235,7 @@ class RingAverage:
             total,
             most,
         )
-        return on_device(own)
+        return on_device(checked)
 
 
 @needs_values
@@ -250,7 +249,7 @@ def ring_average(
     key_material: int | np.integer | bytes | ArrayLike = 0,
     rule: GraphRule | None = None,
     steps: StepDropout | None = None,
-    max_weight: int | np.integer | ArrayLike | Sequence[Any] | None = None,
+    max_weight: int | np.integer | ArrayLike | Sequence[object] | None = None,
     clip_rule: ClipRule | None = None,
     noise: RingNoise | None = None,
 ) -> RingAverage:
@@ -301,17 +300,30 @@ def ring_average(
         >>> import jax
         >>> import jax.numpy as jnp
         >>> import numpy as np
-        >>> average = mj.secagg.ring_average(mj.quantize.stochastic(3, 1.0), 2, 4, modulus_bits=8)
+        >>> average = mj.secagg.ring_average(
+        ...     mj.quantize.stochastic(3, 1.0), 2, 4, modulus_bits=8
+        ... )
         >>> updates = jnp.asarray([[1.0, 0.0, -1.0, 0.0], [1.0, 1.0, -1.0, 0.0]])
         >>> out, state = average.aggregate(
-        ...     jax.random.key(0), average.init(), updates, jnp.arange(2), jnp.ones(2, bool))
+        ...     jax.random.key(0),
+        ...     average.init(),
+        ...     updates,
+        ...     jnp.arange(2),
+        ...     jnp.ones(2, bool),
+        ... )
         >>> out.update.tolist(), int(state.round_index)
         ([1.0, 0.5, -1.0, 0.0], 1)
         >>> weighted = mj.secagg.ring_average(
         ...     mj.quantize.stochastic(3, 1.0), 2, 4, modulus_bits=8, max_weight=3
         ... )
-        >>> out, _ = weighted.aggregate(jax.random.key(0), weighted.init(), updates, jnp.arange(2),
-        ...                             jnp.ones(2, bool), np.asarray([1, 3]))
+        >>> out, _ = weighted.aggregate(
+        ...     jax.random.key(0),
+        ...     weighted.init(),
+        ...     updates,
+        ...     jnp.arange(2),
+        ...     jnp.ones(2, bool),
+        ...     np.asarray([1, 3]),
+        ... )
         >>> out.update.tolist(), int(out.total_weight)
         ([1.0, 0.75, -1.0, 0.0], 4)
 
@@ -327,9 +339,13 @@ def ring_average(
     )
     require_methods(quantizer, "quantizer", "encode", "decode")
     if rule is not None:
-        own = rule.num_participants
+        slots = rule.num_participants
         require(
-            own == count, "rule", "must be over `num_participants` slots", own, count
+            slots == count,
+            "rule",
+            "must be over `num_participants` slots",
+            slots,
+            count,
         )
     if isinstance(quantizer, LatticeQuantizer):
         require(
@@ -347,7 +363,11 @@ def ring_average(
     length = int(getattr(quantizer, "padded_dim", check_integer(dim, "dim", 1)))
     levels, total = int(quantizer.num_levels), None
     if noise is not None:
-        _check_noise(max_weight, clip_rule)
+        unset = "must not be set with `noise`: "
+        problem = "a weight multiplies what one client adds to a sum"
+        require(max_weight is None, "max_weight", unset + problem)
+        problem = "a range that follows updates bounds nobody's by itself"
+        require(clip_rule is None, "clip_rule", unset + problem)
         check_wraps(quantizer, noise, count, bits)
         plan = complete_plan(count, length, 2**bits)
     elif max_weight is None:
@@ -361,13 +381,6 @@ def ring_average(
     return RingAverage(
         quantizer, words, plan, fidelity, rule, steps, clip_rule, total, drawn
     )
-
-
-def _check_noise(max_weight: Any, clip_rule: Any) -> None:
-    rule = "must not be set with `noise`: a weight multiplies what one client adds to a sum"
-    require(max_weight is None, "max_weight", rule)
-    rule = "must not be set with `noise`: a range that follows updates bounds nobody's by itself"
-    require(clip_rule is None, "clip_rule", rule)
 
 
 _OK = np.int32(Status.OK)
@@ -387,7 +400,7 @@ def _decide(
     sent = alive[3]
     status = status_of(jnp.sum(sent, dtype=jnp.int32))
     is_open = sent & (status == jnp.int32(Status.OK))
-    components = jnp.where(is_open, jnp.argmax(sent).astype(jnp.int32), jnp.int32(-1))
+    components = jnp.where(is_open, jnp.argmax(sent).astype(jnp.int32), -1)
     adjacency = (
         alive[0][:, None] & alive[0][None, :] & ~jnp.eye(sent.shape[0], dtype=jnp.bool_)
     )
@@ -404,9 +417,7 @@ def _present(
     """
     sent, summed = alive[3] & ~failed, round_.summed
     count = jnp.sum(sent, dtype=jnp.float32)
-    clipped = jnp.sum(jnp.where(sent, shares, jnp.float32(0))) / jnp.maximum(
-        count, jnp.float32(1)
-    )
+    clipped = jnp.sum(jnp.where(sent, shares, 0)) / jnp.maximum(count, 1)
     return clipped, summed, round_.survivors & summed.any()
 
 
@@ -424,26 +435,17 @@ def _ring_sum(
     """
     if average.fidelity == "sets":
         return plain_sums(codes, alive[3], average.plan)
-    seeds = _graph_seeds(average, members, round_index, adjacency)
-    return ring_sum(seeds, codes, average.plan, round_index, survivors=alive)
-
-
-def _graph_seeds(
-    average: RingAverage, members: Array, round_index: Array, adjacency: Array
-) -> Seeds:
-    if average.rule is None:
-        return derive_seeds(average.key_material, members, round_index)
-    if is_traced(adjacency):
+    edges: Any = None
+    if average.rule is not None and is_traced(adjacency):
         # the number of edges is no shape here: every pair, and of those that are none
         # the first slot twice, which is no pair and makes no pad
-        pairs = np.stack(np.triu_indices(adjacency.shape[0], 1), axis=1).astype(
-            np.int32
-        )
-        near = adjacency[pairs[:, 0], pairs[:, 1]]
-        edges: Any = jnp.where(near[:, None], pairs, pairs[:, :1])
-    else:
+        upper = np.triu_indices(adjacency.shape[0], 1)
+        pairs = np.stack(upper, axis=1).astype(np.int32)
+        edges = jnp.where(adjacency[upper][:, None], pairs, pairs[:, :1])
+    elif average.rule is not None:
         edges = graphs.edges(adjacency)
-    return derive_seeds(average.key_material, members, round_index, edges)
+    seeds = derive_seeds(average.key_material, members, round_index, edges)
+    return ring_sum(seeds, codes, average.plan, round_index, survivors=alive)
 
 
 @jax.jit
@@ -468,8 +470,8 @@ def _totals(
     status = jnp.where(of_round == _OK, result.status[0], of_round)
     count, is_ok = jnp.sum(summed, dtype=jnp.uint32), status == _OK
     weight = result.total[dim] if result.total.shape[0] > dim else count
-    weight = jnp.where(is_ok, weight, jnp.uint32(0))
-    wrapped = jnp.where(is_ok, wrapped, jnp.int32(0))
+    weight = jnp.where(is_ok, weight, 0)
+    wrapped = jnp.where(is_ok, wrapped, 0)
     return result.total[:dim], weight, status, wrapped, is_ok & (weight > 0)
 
 
@@ -482,8 +484,9 @@ def _decode(
     *,
     bits: int | None,
 ) -> Array:
+    # as when compiled apart: fused, the last bits could differ between fidelities
     quantizer, total, weight = lax.optimization_barrier((quantizer, total, weight))
-    divisor = jnp.maximum(weight, jnp.uint32(1)).astype(jnp.float32)
+    divisor = jnp.maximum(weight, 1).astype(jnp.float32)
     mean = quantizer.decode(totals_of(quantizer, total, weight, bits), weight) / divisor
-    mean = jnp.where((status == _OK) & (weight > 0), mean, jnp.float32(0))
+    mean = jnp.where((status == _OK) & (weight > 0), mean, 0)
     return lax.optimization_barrier(mean)

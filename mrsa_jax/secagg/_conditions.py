@@ -9,7 +9,6 @@ their neighbours in V_2. The functions `_informative`, `_reliable`, `_private`,
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -76,7 +75,7 @@ def is_reliable(
     Source: CCESA, Definition 3 and Theorem 1; as written there, a client's own share
     counts.
     """
-    return _verdict(_reliable, adjacency, survivors, thresholds)
+    return _verdict(_reliable_rounds, adjacency, survivors, thresholds)
 
 
 def is_private(
@@ -118,39 +117,7 @@ def is_private(
     C_l where C_l+ is meant: a neighbour in V_2 - V_3 who is not informative protects
     the component.
     """
-    return _verdict(_private, adjacency, survivors, thresholds)
-
-
-def learnt_components(
-    adjacency: _Matrix, survivors: _Matrix, thresholds: _Matrix
-) -> Int32[np.ndarray | Array, " clients"]:
-    """Return which component's sum each client of V_3 is in, if that sum can be unmasked.
-
-    What can be computed from a round are exactly the sums over the components C_l of
-    G_3 all of whose C_l+ is informative, and the sums of those.
-
-    Args:
-        adjacency: bool[n, n].
-        survivors: bool[5, n].
-        thresholds: Integer or int[n].
-
-    Returns:
-        int32[n]: the smallest member of the client's component; -1 for clients outside
-        V_3, and for those whose component's pads stay on.
-
-    Raises:
-        ConfigurationError: See `check_round`.
-
-    Edge cases: all -1 for |V_3| < 2, because clients then refuse to unmask. A component
-    of one client among others counts: its input is exposed.
-
-    Examples:
-        >>> learnt_components(np.zeros((3, 3), bool), np.ones((5, 3), bool), [1, 2, 1]).tolist()
-        [0, -1, 2]
-
-    Source: CCESA, proof of Theorem 2, with C_l+ for C_l in its converse.
-    """
-    return _of_one_round(_learnt_components, adjacency, survivors, thresholds)
+    return _verdict(_private_rounds, adjacency, survivors, thresholds)
 
 
 def learned_sets(
@@ -174,15 +141,14 @@ def learned_sets(
     Examples:
         >>> import mrsa_jax as mj
         >>> import numpy as np
-        >>> mj.secagg.learned_sets(np.zeros((3, 3), bool), np.ones((5, 3), bool), [1, 2, 1]).astype(
-        ...     int
-        ... )
+        >>> mj.secagg.learned_sets(
+        ...     np.zeros((3, 3), bool), np.ones((5, 3), bool), [1, 2, 1]
+        ... ).astype(int)
         array([[1, 0, 0],
                [0, 0, 1]])
     """
-    label = np.asarray(
-        learnt_components(*check_round(adjacency, survivors, thresholds))
-    )
+    round_ = check_round(adjacency, survivors, thresholds)
+    label = np.asarray(_jitted_components(*map(on_device, round_)))
     return label[None, :] == np.unique(label[label >= 0])[:, None]
 
 
@@ -218,12 +184,15 @@ def unmasking_risk(
     Examples:
         >>> import mrsa_jax as mj
         >>> pair = [[False, True], [True, False]]
-        >>> mj.secagg.unmasking_risk(pair, 1).tolist(), mj.secagg.unmasking_risk(pair, 2).tolist()
+        >>> (
+        ...     mj.secagg.unmasking_risk(pair, 1).tolist(),
+        ...     mj.secagg.unmasking_risk(pair, 2).tolist(),
+        ... )
         ([True, True], [False, False])
 
     Source: CCESA, Appendix F; Remark 4 sets t just above the limit at the mean degree.
     """
-    matrix = check_adjacency(adjacency)
+    matrix = np.asarray(check_adjacency(adjacency))
     limits = check_thresholds(thresholds, "thresholds", len(matrix))
     return can_be_unmasked(matrix, limits)
 
@@ -284,87 +253,45 @@ def _check_survivors(survivors: _Matrix, clients: int) -> Any:
         return alive
     back = np.argwhere(alive[..., 1:, :] & ~alive[..., :-1, :])
     rule = "must be nested, each set within the one before"
-    found = [
+    problems = [
         f"client {at[-1]} in V_{at[-2] + 1} and not in V_{at[-2]}" for at in back[:1]
     ]
-    require(not found, "survivors", rule, *found)
+    require(not problems, "survivors", rule, *problems)
     return alive
 
 
 def check_rounds(
     adjacency: _Matrix, survivors: _Matrix, thresholds: _Matrix
-) -> tuple[Any, ...]:
-    """Return the checked arrays of one round or, along leading axes, of many.
-
-    Maybe traced.
-    """
+) -> tuple[Any, Any, Any]:
+    """Check one round or, along leading axes, many; arrays may be traced."""
     graphs = check_adjacency(adjacency, batch=True)
     clients = graphs.shape[-1]
     alive = _check_survivors(survivors, clients)
-    return (
-        graphs,
-        alive,
-        check_thresholds(thresholds, "thresholds", clients, batch=True),
-    )
+    limits = check_thresholds(thresholds, "thresholds", clients, batch=True)
+    return graphs, alive, limits
 
 
-def _check_rounds(*given: _Matrix) -> tuple[tuple[Any, ...], tuple[int, ...]]:
-    """Return checked arrays with one broadcast leading axis, and the rounds' shape."""
-    graphs, alive, limits = check_rounds(*given)
-    xp = jnp if is_traced(graphs, alive, limits) else np
-    limits = xp.broadcast_to(limits, limits.shape or graphs.shape[-1:])
-    try:
-        rounds = np.broadcast_shapes(
-            graphs.shape[:-2], alive.shape[:-2], limits.shape[:-1]
-        )
-    except ValueError:
-        shapes = [str(a) for a in (graphs.shape, alive.shape, limits.shape)]
-        require(
-            False,
-            "survivors",
-            "must have leading axes that broadcast with the rest",
-            *shapes,
-        )
-    owns = [
-        array.shape[array.ndim - own :]
-        for array, own in ((graphs, 2), (alive, 2), (limits, 1))
-    ]
-    return tuple(
-        xp.broadcast_to(array, (*rounds, *own)).reshape(-1, *own)
-        for array, own in zip((graphs, alive, limits), owns, strict=True)
-    ), rounds
-
-
-def _verdict(core: Callable[..., Array], *given: _Matrix) -> Any:
+def _verdict(core: Callable[..., Array], *round_: _Matrix) -> Any:
     """Apply a predicate to one round or to all rounds of the leading axes."""
-    arrays, rounds = _check_rounds(*given)
-    program = _program(core, bool(rounds))
-    found = program(*(on_device(a if rounds else a[0]) for a in arrays))
-    if is_traced(given[-1]):  # neither holds of thresholds that are none
-        limits = jnp.asarray(given[-1])
-        legal = is_whole(limits, 1, 2**31 - 1)
-        legal = legal.all(axis=-1) if limits.ndim else legal
-        found = found & jnp.broadcast_to(legal, rounds).reshape(found.shape)
-    if is_traced(found):
-        return found.reshape(rounds)
-    return np.asarray(found).reshape(rounds) if rounds else bool(found)
-
-
-def _of_one_round(core: Callable[..., Array], *given: _Matrix) -> Any:
-    """Apply a function of one round: NumPy's, or of traced arguments an array of JAX."""
-    if not is_traced(given):
-        return np.asarray(_program(core)(*(on_device(a) for a in check_round(*given))))
-    arrays, rounds = _check_rounds(*given)
-    rule = "must be those of one round; use `vmap` for several"
-    require(rounds == (), "survivors", rule, f"leading axes {rounds}")
-    return _program(core)(*(on_device(a[0]) for a in arrays))
-
-
-@functools.cache
-def _program(
-    core: Callable[..., Array], is_mapped: bool = False
-) -> Callable[..., Array]:
-    return jax.jit(jax.vmap(core) if is_mapped else core)
+    graphs, alive, limits = check_rounds(*round_)
+    # one threshold for all clients, of which there is always one at least
+    limits = limits + np.zeros(graphs.shape[-1:], np.int32)
+    try:
+        np.broadcast_shapes(graphs.shape[:-2], alive.shape[:-2], limits.shape[:-1])
+    except ValueError:
+        shapes = [str(a.shape) for a in (graphs, alive, limits)]
+        rule = "must have leading axes that broadcast with the rest"
+        require(False, "survivors", rule, *shapes)
+    # axes that broadcast are meant to, whatever a user forbids elsewhere
+    with jax.numpy_rank_promotion("allow"):
+        verdict = core(*map(on_device, (graphs, alive, limits)))
+    if is_traced(round_[-1]):  # neither holds of thresholds that are none
+        legal = is_whole(jnp.asarray(round_[-1]), 1, 2**31 - 1)
+        legal = legal.all(axis=-1) if legal.ndim else legal
+        verdict = verdict & jnp.broadcast_to(legal, verdict.shape)
+    if is_traced(verdict):
+        return verdict
+    return np.asarray(verdict) if verdict.ndim else bool(verdict)
 
 
 def _informative(
@@ -402,22 +329,43 @@ def _private(
     return connected | ~jnp.any(_unmasked(adjacency, survivors, thresholds, label))
 
 
-def _learnt_components(
+def learnt_components(
     adjacency: _Graph, survivors: _Alive, thresholds: _Limits
 ) -> Int32[Array, " n"]:
-    """Return `learnt_components` of checked arrays."""
+    """Label the clients of V_3 whose component's sum can be unmasked.
+
+    What can be computed from a round are exactly the sums over the components C_l of
+    G_3 all of whose C_l+ is informative, and the sums of those. A label is the smallest
+    member of the client's component; -1 for clients outside V_3, for those whose
+    component's pads stay on, and for all if |V_3| < 2, because clients then refuse to
+    unmask. A component of one client among others counts: its input is exposed.
+
+    Source: CCESA, proof of Theorem 2, with C_l+ for C_l in its converse.
+    """
     label = component_labels(adjacency, survivors[3])
     enough = jnp.sum(survivors[3], dtype=jnp.int32) >= FEWEST_IN_A_SUM
     learnt = _unmasked(adjacency, survivors, thresholds, label) & enough
-    return jnp.where(learnt, label, jnp.int32(-1))
+    return jnp.where(learnt, label, -1)
 
 
 def _unmasked(
     adjacency: _Graph, survivors: _Alive, thresholds: _Limits, label: Int32[Array, " n"]
 ) -> Bool[Array, " n"]:
-    """Return who is in a component of G_3 all of whose C_l+ is informative."""
+    """Mark the clients in components of G_3 all of whose C_l+ is informative."""
     silent = ~_informative(adjacency, survivors, thresholds)
+    # a lost neighbour whose key stays secret keeps its pad on the component
     beside = jnp.any(adjacency & (survivors[2] & silent)[None, :], axis=1)
+    # one row per client: its component, in which a single silent client protects all
     together = label[:, None] == label[None, :]
     protected = jnp.any(together & (silent | beside)[None, :], axis=1)
     return survivors[3] & ~protected
+
+
+def _over_rounds(predicate: Callable[..., Array]) -> Callable[..., Array]:
+    """Map a predicate of one round over leading axes that broadcast, as one program."""
+    return jax.jit(jnp.vectorize(predicate, signature="(n,n),(steps,n),(n)->()"))
+
+
+_reliable_rounds = _over_rounds(_reliable)
+_private_rounds = _over_rounds(_private)
+_jitted_components = jax.jit(learnt_components)

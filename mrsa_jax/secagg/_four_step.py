@@ -56,9 +56,9 @@ _shares_of = jax.jit(share_secrets)
 @needs_values
 def aggregate(
     seed: int | np.integer | bytes | Key[Array, ""],
-    inputs: ArrayLike | list[Any],
-    adjacency: ArrayLike | list[Any],
-    survivors: ArrayLike | list[Any],
+    inputs: ArrayLike | list[object],
+    adjacency: ArrayLike | list[object],
+    survivors: ArrayLike | list[object],
     thresholds: ArrayLike | list[int],
     modulus_bits: int | np.integer | None = None,
     *,
@@ -216,7 +216,7 @@ def _padded_and_totals(
 
 
 class _Holders(NamedTuple):
-    """Who holds shares of each client's secrets: its neighbours and itself, padded."""
+    """List the holders of each client's shares: its neighbours and itself, padded."""
 
     clients: np.ndarray  # int32[n, h], ascending
     valid: np.ndarray  # bool[n, h]
@@ -226,6 +226,7 @@ class _Holders(NamedTuple):
     def of(cls, graph: np.ndarray, thresholds: np.ndarray) -> _Holders:
         closed = graph | np.eye(len(graph), dtype=bool)
         count = closed.sum(axis=1)
+        # few widths, so that other graphs of about this degree compile nothing new
         valid = np.arange(padded_length(int(count.max())))[None, :] < count[:, None]
         clients = np.zeros(valid.shape, np.int32)
         clients[valid] = np.nonzero(closed)[1]
@@ -238,7 +239,7 @@ class _Holders(NamedTuple):
 
 
 def _material(seed: Any, setting: bytes) -> Array:
-    """Return the round's key material: that of its seed, graph, thresholds and blocks."""
+    """Derive the round's key material from seed, graph, thresholds and blocks."""
     if isinstance(seed, jax.Array):
         require(
             jnp.issubdtype(seed.dtype, jax.dtypes.prng_key) and seed.ndim == 0,
@@ -309,6 +310,7 @@ def _coefficients(
     31 bits of keystream each; the one value in 2^31 that is p itself becomes 0.
     """
     n = jnp.shape(degree)[0]
+    # a block of keystream holds 16 words
     blocks = -(-rows * LIMBS // 16)
     total = n * blocks
     clients = jnp.repeat(
@@ -323,13 +325,13 @@ def _coefficients(
         jnp.broadcast_to(material[:, None], (8, total)), counters, nonces
     )
     flat = words.T.reshape(n, blocks * 16)[:, : rows * LIMBS].reshape(n, rows, LIMBS)
-    field = flat & jnp.uint32(SHAMIR_PRIME)
-    field = jnp.where(field == jnp.uint32(SHAMIR_PRIME), jnp.uint32(0), field)
+    field = flat & SHAMIR_PRIME
+    field = jnp.where(field == SHAMIR_PRIME, 0, field)
     used = (
         jnp.arange(rows, dtype=jnp.int32)[None, :]
         < on_device(degree, jnp.int32)[:, None]
     )
-    return jnp.where(used[:, :, None], field, jnp.uint32(0))
+    return jnp.where(used[:, :, None], field, 0)
 
 
 def _recovered(
@@ -341,9 +343,9 @@ def _recovered(
 ) -> Bool[np.ndarray, " clients"]:
     """Mark the clients whose secret the returned shares give back.
 
-    That is b_i of those summed, the secret key of the others. Only as many shares as the
-    threshold are used. A secret counts as recovered if interpolation really gives back
-    the one that made the pads.
+    That is b_i of those summed, the secret key of the others. Only as many shares as
+    the threshold are used. A secret counts as recovered if interpolation really gives
+    back the one that made the pads.
     """
     back = holders.valid & alive[4][holders.clients]
     thresholds = holders.thresholds
@@ -375,7 +377,7 @@ def _interpolated(
 
 
 def _reports(seconds: list[float], costs: RoundCosts) -> tuple[StepReport, ...]:
-    """Report each step: the clients' times of the first three, the server's of the last."""
+    """Report each step: the clients' times, and the server's of the last one."""
     unmeasured = [float("nan")] * len(costs.steps)
     columns = zip(
         costs.steps,

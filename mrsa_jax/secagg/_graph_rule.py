@@ -32,7 +32,7 @@ from mrsa_jax._core.round_rules import (
 from mrsa_jax._core.status import Status
 from mrsa_jax._core.traced import needs_values
 from mrsa_jax.graphs import GraphModel
-from mrsa_jax.secagg._conditions import _learnt_components
+from mrsa_jax.secagg._conditions import learnt_components
 from mrsa_watch._base.errors import check_integer, require
 from mrsa_watch._base.values import by_value
 
@@ -58,7 +58,7 @@ class SlotRound(NamedTuple):
 
     @property
     def summed(self) -> Bool[Array, " slots"]:
-        """Return who is in the round's sum; nobody unless the status is OK."""
+        """Mark the slots in the round's sum; none unless the status is OK."""
         return self.survivors[3] & (self.status == jnp.int32(Status.OK))
 
 
@@ -95,7 +95,7 @@ class GraphRule:
             return jnp.broadcast_to(self.threshold, (count,))
         degree = jnp.sum(adjacency, axis=1, dtype=jnp.int32)
         # with t = 1, a client without neighbours would reveal its input
-        return jnp.maximum((degree + 1) // 2 + 1, jnp.int32(2))
+        return jnp.maximum((degree + 1) // 2 + 1, 2)
 
     def decide(
         self,
@@ -111,29 +111,29 @@ class GraphRule:
             members: Global client ids by slot, ascending in the first slots; an empty
                 slot may hold any.
         """
-        asked = survivors[0]
-        adjacency = self.graph.sample(key) & asked[:, None] & asked[None, :]
-        limits, own = self.thresholds(adjacency), self.labels[members]
+        cohort = survivors[0]
+        adjacency = self.graph.sample(key) & cohort[:, None] & cohort[None, :]
+        limits, labels = self.thresholds(adjacency), self.labels[members]
         if self.keeps_blocks:
             alive, sent = kept_blocks(
-                self.policy, adjacency, survivors, limits, own, self.labels
+                self.policy, adjacency, survivors, limits, labels, self.labels
             )
-            survivors, kept = survivors.at[3].set(sent), alive[3]
+            survivors, summed = survivors.at[3].set(sent), alive[3]
         else:
-            kept = kept_by(self.policy, survivors, own, self.labels.shape[0])
-            alive = survivors.at[3].set(kept)
-        components = _learnt_components(adjacency, alive, limits)
+            summed = kept_by(self.policy, survivors, labels, self.labels.shape[0])
+            alive = survivors.at[3].set(summed)
+        components = learnt_components(adjacency, alive, limits)
         # V3+ is informative exactly where each client of V3 is in a component that is
         # learnt
-        is_reliable = jnp.all((components >= 0) | ~kept)
+        is_reliable = jnp.all((components >= 0) | ~summed)
         return SlotRound(
-            adjacency, alive, components, round_status(survivors, kept, is_reliable)
+            adjacency, alive, components, round_status(survivors, summed, is_reliable)
         )
 
     def learn(
         self, key: Key[Array, ""], survivors: Bool[Array, "5 clients"]
     ) -> LearntRound:
-        """Return what is learnt, by client.
+        """Decide what the server learns, by client.
 
         The cohort, ascending, fills the first slots.
         """
@@ -144,14 +144,12 @@ class GraphRule:
         filled = jnp.arange(slots, dtype=jnp.int32) < jnp.sum(
             survivors[0], dtype=jnp.int32
         )
-        found = self.decide(key, survivors[:, members] & filled[None, :], members)
-        lowest = jnp.where(
-            found.components >= 0, members[found.components], jnp.int32(-1)
-        )
+        decided = self.decide(key, survivors[:, members] & filled[None, :], members)
+        lowest = jnp.where(decided.components >= 0, members[decided.components], -1)
         return LearntRound(
-            summed=jnp.zeros(clients, jnp.bool_).at[members].max(found.summed),
+            summed=jnp.zeros(clients, jnp.bool_).at[members].max(decided.summed),
             components=jnp.full(clients, -1, jnp.int32).at[members].max(lowest),
-            status=found.status,
+            status=decided.status,
         )
 
 
@@ -207,8 +205,14 @@ def graph_rule(
         >>> rule = mj.secagg.graph_rule(mj.graphs.complete(3), 5, threshold=2)
         >>> cohort = jnp.asarray([True, False, True, True, False])
         >>> answers = cohort & jnp.asarray([True, True, True, False, False])
-        >>> learnt = rule.learn(jax.random.key(0), jnp.stack([cohort] * 3 + [answers] * 2))
-        >>> learnt.summed.astype(int).tolist(), learnt.components.tolist(), int(learnt.status)
+        >>> learnt = rule.learn(
+        ...     jax.random.key(0), jnp.stack([cohort] * 3 + [answers] * 2)
+        ... )
+        >>> (
+        ...     learnt.summed.astype(int).tolist(),
+        ...     learnt.components.tolist(),
+        ...     int(learnt.status),
+        ... )
         ([1, 0, 1, 0, 0], [0, -1, 0, -1, -1], 0)
 
     Source: CCESA, Definition 3, Theorems 1 and 2; Remark 4 for t.
@@ -225,5 +229,5 @@ def graph_rule(
     bounds = None
     if threshold is not None:
         bounds = on_device(check_thresholds(threshold, "threshold", slots))
-    labels, asked = block_labels(blocks, clients), check_policy(policy)
-    return GraphRule(graph, bounds, labels, asked, bool(keeps_blocks))
+    labels, split_policy = block_labels(blocks, clients), check_policy(policy)
+    return GraphRule(graph, bounds, labels, split_policy, bool(keeps_blocks))

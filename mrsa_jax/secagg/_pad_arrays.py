@@ -1,8 +1,9 @@
 """Pad the inputs of a round and sum them by array programs.
 
-Blocks of about one size go through one program together. XLA takes coordinates in chunks
-of whole keystream blocks; each stream of a chunk is made once, and every client gathers
-those that it uses. On an NVIDIA GPU a kernel (`_pad_kernel`) takes the place of that.
+Blocks of about one size go through one program together. XLA takes coordinates in
+chunks of whole keystream blocks; each stream of a chunk is made once, and every client
+gathers those that it uses. On an NVIDIA GPU a kernel (`_pad_kernel`) takes the place of
+that.
 """
 
 from __future__ import annotations
@@ -108,8 +109,8 @@ def _keystream_blocks(block: Block) -> int:
 
 
 def classes_of(plan: SegmentPlan) -> list[list[int]]:
-    """Return the numbers of the plan's blocks, those of one kind of ring and about one size."""
-    found: dict[tuple[Any, ...], list[int]] = {}
+    """Group the plan's blocks by kind of ring and by about their size."""
+    classes: dict[tuple[object, ...], list[int]] = {}
     for number, block in enumerate(plan):
         sizes = (
             padded_length(_keystream_blocks(block)),
@@ -119,8 +120,8 @@ def classes_of(plan: SegmentPlan) -> list[list[int]]:
             is_power_of_two(block.modulus),
             *((size - 1).bit_length() for size in sizes),
         )
-        found.setdefault(key, []).append(number)
-    return list(found.values())
+        classes.setdefault(key, []).append(number)
+    return list(classes.values())
 
 
 def _places(blocks: list[Block], numbers: list[int], round_: Round) -> Place:
@@ -199,7 +200,7 @@ def padded_blocks(
     status = status_of(jnp.sum(table.sends, axis=1, dtype=jnp.int32))
     return (
         out,
-        jnp.where((status == jnp.int32(Status.OK))[:, None], totals, jnp.uint32(0)),
+        jnp.where((status == jnp.int32(Status.OK))[:, None], totals, 0),
         status,
     )
 
@@ -222,10 +223,10 @@ def _blocks_by_xla(
     def block(job: tuple[Table, Place, Ring]) -> tuple[Array | None, Array]:
         return _block_by_xla(round_, *job, chunks, padded)
 
-    found: tuple[Array | None, Array] = lax.map(
+    results: tuple[Array | None, Array] = lax.map(
         block, (table, place, ring), batch_size=together
     )
-    return found
+    return results
 
 
 def _put(out: Array, rows: Array, place: Place) -> Array:
@@ -237,9 +238,7 @@ def _put(out: Array, rows: Array, place: Place) -> Array:
         jnp.asarray(place.start)[:, None]
         + jnp.arange(rows.shape[2], dtype=jnp.int32)[None, :]
     )
-    where = jnp.where(
-        where < jnp.asarray(place.stop)[:, None], where, jnp.int32(out.shape[1])
-    )
+    where = jnp.where(where < jnp.asarray(place.stop)[:, None], where, out.shape[1])
     return out.at[jnp.asarray(place.members)[:, :, None], where[:, None, :]].set(
         rows, mode="drop"
     )
@@ -274,7 +273,7 @@ def _block_by_xla(
     )
     values = jnp.take(values, where, axis=1, mode="clip")
     here = table.sends[:, None] & (where < place.stop)[None, :]
-    values = jnp.where(here, values, jnp.uint32(0))
+    values = jnp.where(here, values, 0)
     nonce = (
         table.labels[:, None],
         jnp.asarray(place.number),
@@ -283,7 +282,7 @@ def _block_by_xla(
     key = tuple(table.seeds[:, word, None] for word in range(8))
 
     def chunk(number: Array) -> tuple[Array | None, Array]:
-        first = number.astype(jnp.uint32) * jnp.uint32(width)
+        first = number.astype(jnp.uint32) * width
         counters = first + jnp.arange(width, dtype=jnp.uint32)
         words = keystream_words(
             key, counters[None, :], nonce, (table.seeds.shape[0], width)
@@ -297,8 +296,8 @@ def _block_by_xla(
             pads = settled(*_used(table, streams, odd), ring)
             return add(carry[0], pads, ring), pads
 
-        own = lax.dynamic_slice_in_dim(values, number * jnp.int32(size), size, axis=1)
-        start = varying_like((own, jnp.zeros_like(own)), own, streams)
+        part = lax.dynamic_slice_in_dim(values, number * size, size, axis=1)
+        start = varying_like((part, jnp.zeros_like(part)), part, streams)
         rows, removed = lax.fori_loop(jnp.int32(0), jnp.int32(2), row, start)
         return rows if padded else None, ring_sum_over(
             subtract(rows, removed, ring), ring
@@ -313,7 +312,7 @@ def _block_by_xla(
 def _used(
     table: Table, streams: list[Array], odd: Array
 ) -> tuple[tuple[Array, ...], Array]:
-    """Return the sum of the streams of each client's even row of uses (0) or odd one (1).
+    """Sum the streams of each client's even row of uses (0) or odd one (1).
 
     With it comes how many of them are subtracted, [members, 1].
     """
@@ -328,18 +327,16 @@ def _used(
     ) -> tuple[tuple[Array, ...], Array]:
         tally, subtracted = carry
         for j in range(_UNROLLED):
-            at = begin + jnp.int32(_UNROLLED) * k + jnp.int32(j)
+            at = begin + _UNROLLED * k + j
             use = table.uses[jnp.minimum(at, last)]
-            flip = jnp.where(use & jnp.int32(1) == jnp.int32(1), ones, zero)[:, None]
+            flip = jnp.where(use & 1 == 1, ones, zero)[:, None]
             only = jnp.where(at < end, ones, zero)[:, None]
-            found = [
-                jnp.take(stream, use >> jnp.int32(1), axis=0) for stream in streams
-            ]
-            tally = tallied(tally, found, flip, only)
-            subtracted = subtracted + (flip & only & jnp.uint32(1))
+            pads = [jnp.take(stream, use >> 1, axis=0) for stream in streams]
+            tally = tallied(tally, pads, flip, only)
+            subtracted = subtracted + (flip & only & 1)
         return tally, subtracted
 
-    steps = (jnp.max(end - begin) + jnp.int32(_UNROLLED - 1)) // jnp.int32(_UNROLLED)
+    steps = (jnp.max(end - begin) + _UNROLLED - 1) // _UNROLLED
     shape = (begin.shape[0], streams[0].shape[1])
     start = nothing(shape, len(streams) == 1), jnp.zeros((shape[0], 1), jnp.uint32)
     return lax.fori_loop(jnp.int32(0), steps, step, varying_like(start, steps, streams))

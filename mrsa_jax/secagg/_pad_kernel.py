@@ -1,10 +1,10 @@
 """Pad the inputs of a round in one launch on NVIDIA GPUs (Pallas, through Triton).
 
-A program takes some clients of a block over one tile of coordinates, a keystream block in
-each thread. It makes each of a client's pads in registers and adds it to the client's
-input there: no keystream is ever in memory. The keystream of a pair is made twice, once
-for each end, which costs arithmetic and spares all traffic. Import inside functions only,
-where the form is "pallas".
+A program takes some clients of a block over one tile of coordinates, a keystream block
+in each thread. It makes each of a client's pads in registers and adds it to the
+client's input there: no keystream is ever in memory. The keystream of a pair is made
+twice, once for each end, which costs arithmetic and spares all traffic. Import inside
+functions only, where the form is "pallas".
 """
 
 from __future__ import annotations
@@ -89,16 +89,18 @@ def blocks_by_kernel(
     )
     results = [jax.ShapeDtypeStruct(shape, jnp.uint32) for shape in shapes]
     grid = tiles, parts, num
-    found = launch("pads", kernel, grid, results, *inputs, input_output_aliases=aliases)
-    return (found[1] if padded else None), found[0]
+    results_made = launch(
+        "pads", kernel, grid, results, *inputs, input_output_aliases=aliases
+    )
+    return (results_made[1] if padded else None), results_made[0]
 
 
 def _numbers(round_: Round, place: Place, ring: Ring) -> Array:
     """Return each block's words: of its nonces, and of its ring."""
-    own = jnp.asarray(place.number)
-    words = (own, round_.index, *(getattr(ring, name) for name in _WORDS))
+    numbers = jnp.asarray(place.number)
+    words = (numbers, round_.index, *(getattr(ring, name) for name in _WORDS))
     return jnp.stack(
-        [jnp.broadcast_to(jnp.asarray(word), own.shape) for word in words], axis=1
+        [jnp.broadcast_to(jnp.asarray(word), numbers.shape) for word in words], axis=1
     )
 
 
@@ -108,7 +110,7 @@ _WORDS = ("low_bits", "modulus", "shift", "divisor", "reciprocal")
 def _kernel(
     is_power: bool, each: int, clients: int, pairs: int, num_inputs: int, *refs: Any
 ) -> None:
-    """Pad `each` clients' inputs of one tile and sum them without what the server removes."""
+    """Pad `each` clients' inputs of one tile, and sum what the server keeps."""
     inputs, members, sends, bounds, numbers, seeds, heads, uses = refs[:8]
     sums, *padded = refs[num_inputs:]
     tile, part, block = (pl.program_id(axis) for axis in range(3))
@@ -153,20 +155,22 @@ def _kernel(
 
     def client(place: Array, total: Array) -> Array:
         member = members[block, place]
-        known = jnp.minimum(member, jnp.int32(clients - 1))
+        row_of_inputs = jnp.minimum(member, jnp.int32(clients - 1))
         here = inside & (sends[block, place] != jnp.int32(0))
         at = pl.ds(first, size)
 
         def row(number: Array, carry: tuple[Array, Array]) -> tuple[Array, Array]:
-            found = pads(jnp.int32(2) * place + number)
-            return add(carry[0], found, ring), found
+            pad = pads(jnp.int32(2) * place + number)
+            return add(carry[0], pad, ring), pad
 
-        own = triton.load(inputs.at[known, at], mask=here, other=jnp.uint32(0))
+        values = triton.load(
+            inputs.at[row_of_inputs, at], mask=here, other=jnp.uint32(0)
+        )
         none = jnp.zeros(size, jnp.uint32)
-        sent, removed = lax.fori_loop(jnp.int32(0), jnp.int32(2), row, (own, none))
+        sent, removed = lax.fori_loop(jnp.int32(0), jnp.int32(2), row, (values, none))
         for out in padded:
-            mine = inside & (member < jnp.int32(clients))
-            triton.store(out.at[known, at], sent, mask=mine)
+            is_written = inside & (member < jnp.int32(clients))
+            triton.store(out.at[row_of_inputs, at], sent, mask=is_written)
         return add(total, subtract(sent, removed, ring), ring)
 
     begin = part * jnp.int32(each)

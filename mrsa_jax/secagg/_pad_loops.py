@@ -107,10 +107,10 @@ def pad_tiles(
     nonces,
     modulus,
     low_bits,
-    first,
-    last,
     padded,
     total,
+    first,
+    last,
 ):
     """Pad the inputs of some tiles of a block and sum them as the server does.
 

@@ -1,9 +1,9 @@
-"""What array forms of a padded round work from.
+"""Prepare the tables that array forms of a padded round work from.
 
-A block's streams, and who adds which of them.
-A stream is the keystream of one seed. Of each client's streams those come first that
-another sender cancels, then those that the server removes: its self pad, and its pairs'
-pads with clients of V2 whose inputs did not arrive.
+A block's streams, and the clients that add them. A stream is the keystream of one seed.
+Of each client's streams those come first that another sender cancels, then those that
+the server removes: its self pad, and its pairs' pads with clients of V2 whose inputs
+did not arrive.
 """
 
 from __future__ import annotations
@@ -67,36 +67,36 @@ class Table(NamedTuple):
 
 
 def status_of(count: Array) -> Array:
-    enough = count >= jnp.int32(FEWEST_IN_A_SUM)
+    enough = count >= FEWEST_IN_A_SUM
     return jnp.where(enough, jnp.int32(Status.OK), jnp.int32(Status.TOO_FEW_SURVIVORS))
 
 
 def table_of(round_: Round, edges: Edges, place: Place) -> Table:
     """Sort a block's uses of streams by client."""
     clients = round_.inputs.shape[0]
-    is_member = jnp.asarray(place.members) < jnp.int32(clients)
-    members = jnp.minimum(jnp.asarray(place.members), jnp.int32(clients - 1))
+    is_member = jnp.asarray(place.members) < clients
+    members = jnp.minimum(jnp.asarray(place.members), clients - 1)
     shares = jnp.asarray(round_.shares)[members] & is_member
     sends = jnp.asarray(round_.sends)[members] & is_member
     places, pair_seeds = jnp.asarray(edges.places), jnp.asarray(edges.seeds)
     size, pairs = members.shape[0], places.shape[0]
     # where edges are traced, those that are absent are pairs of a client with itself
-    is_pair = jnp.all(places >= jnp.int32(0), axis=1) & (places[:, 0] != places[:, 1])
+    is_pair = jnp.all(places >= 0, axis=1) & (places[:, 0] != places[:, 1])
     shared = is_pair & jnp.all(shares[places], axis=1)
     ids = jnp.asarray(round_.seeds.client_ids)[members][places]
+    # each pair is used twice, by either end; unused ones sort to the last row
     rows, uses = [], []
     for me in (0, 1):
-        mine, other = places[:, me], places[:, 1 - me]
+        senders, other = places[:, me], places[:, 1 - me]
         is_lost = (~sends[other]).astype(jnp.int32)
-        used = shared & sends[mine]
-        rows.append(jnp.where(used, jnp.int32(2) * mine + is_lost, jnp.int32(2 * size)))
+        used = shared & sends[senders]
+        rows.append(jnp.where(used, 2 * senders + is_lost, 2 * size))
         is_larger = (ids[:, me] > ids[:, 1 - me]).astype(jnp.int32)
-        uses.append(jnp.int32(2) * jnp.arange(pairs, dtype=jnp.int32) + is_larger)
-    own = jnp.arange(size, dtype=jnp.int32)
-    rows.append(
-        jnp.where(sends, jnp.int32(2) * own + jnp.int32(1), jnp.int32(2 * size))
-    )
-    uses.append(jnp.int32(2) * (own + jnp.int32(pairs)))
+        uses.append(2 * jnp.arange(pairs, dtype=jnp.int32) + is_larger)
+    slots = jnp.arange(size, dtype=jnp.int32)
+    rows.append(jnp.where(sends, 2 * slots + 1, 2 * size))
+    uses.append(2 * (slots + pairs))
+    # uses of a row now stand together: `heads` are where the rows begin
     keys, values = lax.sort((jnp.concatenate(rows), jnp.concatenate(uses)), num_keys=1)
     # unrolled: one program of gathers instead of a loop
     every = jnp.arange(2 * size + 1, dtype=jnp.int32)
@@ -108,11 +108,8 @@ def table_of(round_: Round, edges: Edges, place: Place) -> Table:
     return Table(sends, seeds, labels, heads.astype(jnp.int32), values)
 
 
-# ---- sums of pads, reduced once
-
-
 def residues_of(is_power: bool) -> int:
-    """Return how many residues a block of keystream holds."""
+    """Return the number of residues in a block of keystream."""
     return 16 if is_power else 8
 
 
@@ -150,6 +147,7 @@ def tallied(
     low = tally[0] + turned[0]
     if len(tally) == 1:
         return (low,)
+    # an unsigned sum that is smaller than a summand has overflowed
     carried = (low < turned[0]).astype(jnp.uint32)
     middle = tally[1] + turned[1]
     over = (middle < turned[1]).astype(jnp.uint32)
@@ -171,5 +169,6 @@ def settled(tally: tuple[Array, ...], subtracted: Array, ring: Ring) -> Array:
     residues = reduce_words(reduce_words(high, middle, ring), low, ring)
     ones = jnp.uint32(2**32 - 1)
     each = jnp.broadcast_to(reduce_words(ones, ones, ring), subtracted.shape)
+    # each subtraction added 2^64 - 1 too much
     excess = reduce_words(*multiply_wide(subtracted, each), ring)
     return subtract(residues, jnp.broadcast_to(excess, residues.shape), ring)

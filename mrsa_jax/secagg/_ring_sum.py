@@ -47,7 +47,7 @@ def pad_inputs(
     present: ArrayLike | None = None,
     survivors: ArrayLike | None = None,
 ) -> UInt32[Array, "participants dim"]:
-    """Return what each client sends: its input under all its pads.
+    """Pad the inputs of all clients, as they send them.
 
     Args:
         seeds: Seeds of the round; their edges say who shares pads.
@@ -95,7 +95,9 @@ def ring_sum(
     fidelity: Fidelity = "array",
     first_block: ArrayLike = 0,
 ) -> RingResult:
-    """Sum the present members' inputs of each block, as a server would who recovers every secret.
+    """Sum the present members' inputs of each block.
+
+    The result is that of a server who recovers every secret.
 
     Args:
         seeds: Seeds of the round; their edges say who shares pads (not read by "sets").
@@ -127,7 +129,9 @@ def ring_sum(
         >>> import mrsa_jax as mj
         >>> import jax.numpy as jnp
         >>> plan = mj.secagg.complete_plan(3, 2, 2**8)
-        >>> seeds = mj.secagg.derive_seeds(mj.secagg.key_material(0), jnp.asarray([4, 1, 9]), 0)
+        >>> seeds = mj.secagg.derive_seeds(
+        ...     mj.secagg.key_material(0), jnp.asarray([4, 1, 9]), 0
+        ... )
         >>> inputs = jnp.asarray([[1, 2], [10, 20], [100, 200]], jnp.uint32)
         >>> mj.secagg.ring_sum(seeds, inputs, plan, 0).total.tolist()
         [111, 222]
@@ -155,7 +159,7 @@ def ring_sum(
 def padded_and_sum(
     round_: Round, plan: SegmentPlan, *, padded: bool = True
 ) -> tuple[Array, RingResult]:
-    """Return the padded inputs (no rows unless `padded`) and the sums, from one set of pads."""
+    """Return padded inputs (no rows unless `padded`) and sums, from one set of pads."""
     # The same bits in every form. `_pad_loops` makes each keystream in cache and adds
     # it to both of its ends at once; `_pad_arrays` does so in chunks of memory, or by a
     # kernel. What is traced cannot look at who is there, so it works with all edges and
@@ -179,67 +183,56 @@ def checked_round(
     survivors: ArrayLike | None = None,
 ) -> Round:
     """Return a round after checking that its parts fit."""
-    values = (
-        inputs if isinstance(inputs, np.ndarray | jax.Array) else np.asarray(inputs)
-    )
+    values = _array(inputs)
     require(values.dtype == np.uint32, "inputs", "must be uint32", values.dtype)
-    require(
-        values.ndim == 2,
-        "inputs",
-        "must have the shape [participants, dim]",
-        values.shape,
-    )
+    rule = "must have the shape [participants, dim]"
+    require(values.ndim == 2, "inputs", rule, values.shape)
     participants, dim = values.shape
-    members = seeds.client_ids.shape
-    require(
-        members == (participants,),
-        "seeds",
-        "must match `inputs`",
-        members,
-        values.shape,
-    )
-    rows, edges = seeds.pair_seed.shape[0], seeds.edges.shape[0]
+    ids = seeds.client_ids.shape
+    fits = ids == (participants,)
+    require(fits, "seeds", "must match `inputs`", ids, values.shape)
+    rows = seeds.pair_seed.shape[0]
+    edges = seeds.edges.shape[0]
     require(rows == edges, "seeds", "must have a pair seed for each edge", rows, edges)
-    last = max(block.members[-1] for block in plan)
-    stop = max(block.stop for block in plan)
-    fits = last < participants and stop <= dim
-    require(
-        fits, "plan", "must fit the shape of `inputs`", (last + 1, stop), values.shape
+    needed = (
+        max(block.members[-1] for block in plan) + 1,
+        max(block.stop for block in plan),
     )
-    one = present is None or survivors is None
-    require(one, "present", "must not be set if `survivors` is given")
+    fits = needed[0] <= participants and needed[1] <= dim
+    require(fits, "plan", "must fit the shape of `inputs`", needed, values.shape)
+    is_single = present is None or survivors is None
+    require(is_single, "present", "must not be set if `survivors` is given")
     if survivors is not None:
-        steps = survivors if isinstance(survivors, jax.Array) else np.asarray(survivors)
-        require(steps.dtype == np.bool_, "survivors", "must be bool", steps.dtype)
         shape = (5, participants)
-        require(
-            steps.shape == shape,
-            "survivors",
-            f"must have the shape {shape}",
-            steps.shape,
-        )
-        shares, sends = steps[2], steps[3]
+        rule = f"must have the shape {shape}"
+        steps = _checked_flags(survivors, "survivors", shape, rule)
+        shares = steps[2]
+        sends = steps[3]
     else:
-        here = np.ones(participants, np.bool_) if present is None else present
-        here = here if isinstance(here, jax.Array) else np.asarray(here)
-        require(here.dtype == np.bool_, "present", "must be bool", here.dtype)
-        require(
-            here.shape == (participants,), "present", "must match `inputs`", here.shape
-        )
-        shares = sends = here
-    return Round(
-        seeds,
-        values,
-        shares,
-        sends,
-        nonce_word(round_index, "round_index"),
-        np.uint32(0),
-    )
+        everybody = np.ones(participants, np.bool_) if present is None else present
+        rule = "must match `inputs`"
+        shares = sends = _checked_flags(everybody, "present", (participants,), rule)
+    number = nonce_word(round_index, "round_index")
+    return Round(seeds, values, shares, sends, number, np.uint32(0))
+
+
+def _checked_flags(
+    flags: object, argument: str, shape: tuple[int, ...], rule: str
+) -> Any:
+    array = _array(flags)
+    require(array.dtype == np.bool_, argument, "must be bool", array.dtype)
+    require(array.shape == shape, argument, rule, array.shape)
+    return array
+
+
+def _array(values: object) -> Any:
+    """Return an array of JAX as it is, anything else as one of NumPy."""
+    return values if isinstance(values, jax.Array) else np.asarray(values)
 
 
 @functools.partial(jax.jit, static_argnames=("plan",))
 def plain_sums(inputs: Array, sends: Array, plan: SegmentPlan) -> RingResult:
-    """Sum without pads, blocks of one kind of ring and about one size by one program."""
+    """Sum without pads, blocks of one kind of ring and about one size at once."""
     totals: list[Any] = [None] * len(plan)
     statuses: list[Any] = [None] * len(plan)
     for numbers in classes_of(plan):
@@ -252,11 +245,15 @@ def plain_sums(inputs: Array, sends: Array, plan: SegmentPlan) -> RingResult:
         # a shorter block at the end of the inputs reads what lies before it, too
         starts = [min(block.start, inputs.shape[1] - width) for block in blocks]
         rings = jax.tree.map(
-            lambda *own: np.stack(own), *(ring_of(b.modulus) for b in blocks)
+            lambda *leaves: np.stack(leaves), *(ring_of(b.modulus) for b in blocks)
         )
-        one = functools.partial(_plain_sum, on_device(inputs), on_device(sends), width)
+        sum_block = functools.partial(
+            _plain_sum, on_device(inputs), on_device(sends), width
+        )
         items = (members, np.asarray(starts, np.int32), rings)
-        sums, status = map_tiles(one, items, at_once("segments", 4 * size * width))
+        sums, status = map_tiles(
+            sum_block, items, at_once("segments", 4 * size * width)
+        )
         for at, (number, block) in enumerate(zip(numbers, blocks, strict=True)):
             first = block.start - starts[at]
             totals[number] = sums[at, first : first + block.stop - block.start]
@@ -272,18 +269,15 @@ def _plain_sum(
     Of none if they are few.
     """
     members, start, ring = item
-    here = sends[members] & (members >= jnp.int32(0))
+    here = sends[members] & (members >= 0)
 
-    def own(member: Array) -> Array:
+    def row_of(member: Array) -> Array:
         return lax.dynamic_slice(inputs, (member, start), (1, width))[0]
 
-    rows = jax.vmap(own)(jnp.maximum(members, jnp.int32(0)))
-    total = ring_sum_over(jnp.where(here[:, None], rows, jnp.uint32(0)), ring)
+    rows = jax.vmap(row_of)(jnp.maximum(members, 0))
+    total = ring_sum_over(jnp.where(here[:, None], rows, 0), ring)
     status = status_of(jnp.sum(here, dtype=jnp.int32))
-    return jnp.where(status == jnp.int32(Status.OK), total, jnp.uint32(0)), status
-
-
-# ---- on the host: which pairs of a block share a pad that somebody sends
+    return jnp.where(status == jnp.int32(Status.OK), total, 0), status
 
 
 def _all_pairs(size: int) -> np.ndarray:
@@ -297,7 +291,7 @@ _FEW = 128
 
 
 class _Pairs:
-    """A round's pairs with what finds those of one block without looking at all the others."""
+    """Index a round's pairs, so that those of a block are found without a search."""
 
     def __init__(self, round_: Round) -> None:
         self.shares, self.sends = np.asarray(round_.shares), np.asarray(round_.sends)
@@ -310,7 +304,7 @@ class _Pairs:
         self.is_sorted = bool((self.codes[1:] > self.codes[:-1]).all())
 
     def inside(self, block: Block) -> tuple[np.ndarray, np.ndarray]:
-        """Return the rows of the pairs within a block, and their places among its members."""
+        """Find the pairs within a block: their rows, and places among its members."""
         members = np.asarray(block.members, np.int64)
         size, count = len(members), len(self.ids)
         if not self.is_sorted or size * (size - 1) // 2 > len(self.edges):
@@ -326,8 +320,8 @@ class _Pairs:
                 members[places[:, 0]], members[places[:, 1]], count
             ), places
         rows = np.searchsorted(self.codes, codes)
-        found = self.codes[np.minimum(rows, len(self.codes) - 1)] == codes
-        return rows[found], places[found]
+        is_pair = self.codes[np.minimum(rows, len(self.codes) - 1)] == codes
+        return rows[is_pair], places[is_pair]
 
     def used(self, block: Block) -> Edges:
         """Return the pairs within V2 of which one sends.
@@ -342,17 +336,22 @@ class _Pairs:
         return Edges(np.ascontiguousarray(ordered, np.int32), self.seeds[rows])
 
 
-# ---- compiled loops
-
-
 def _compiled(
     round_: Round, plan: SegmentPlan, padded: bool
 ) -> tuple[Array, RingResult]:
+    from mrsa_jax._core.chacha20_loops import TILE
+    from mrsa_jax.secagg._pad_loops import pad_tiles
+
     inputs = np.ascontiguousarray(round_.inputs)
-    sends, self_seed = np.asarray(round_.sends), np.asarray(round_.seeds.self_seed)
+    sends = np.asarray(round_.sends)
+    self_seed = np.asarray(round_.seeds.self_seed)
     out = np.zeros(inputs.shape if padded else (0, inputs.shape[1]), np.uint32)
-    pairs, first, index = _Pairs(round_), int(round_.first), round_.index
-    totals, statuses, running = [], [], []
+    pairs = _Pairs(round_)
+    totals = []
+    statuses = []
+    running: list[Any] = []
+    first = int(round_.first)
+    index = round_.index
     for number, block in enumerate(plan, first):
         members = np.asarray(block.members, np.int32)
         here = sends[members]
@@ -360,13 +359,30 @@ def _compiled(
         enough = here.sum() >= FEWEST_IN_A_SUM
         if padded or enough:
             edges = pairs.used(block)
-            nonces = np.asarray(
-                [[PAIR_PAD, number, index], [SELF_PAD, number, index]], np.uint32
+            nonces = [[PAIR_PAD, number, index], [SELF_PAD, number, index]]
+            is_power = is_power_of_two(block.modulus)
+            pad = functools.partial(
+                pad_tiles,
+                inputs,
+                block.start,
+                block.stop,
+                members,
+                here,
+                edges.places,
+                edges.seeds,
+                np.ascontiguousarray(self_seed[members]),
+                np.asarray(nonces, np.uint32),
+                np.uint32(0 if is_power else block.modulus),
+                np.uint32(block.modulus - 1 if is_power else 2**32 - 1),
+                out,
+                total,
             )
-            own = np.ascontiguousarray(self_seed[members])
-            running += _start_tiles(
-                (inputs, block, members, here, edges, own, nonces), out, total
-            )
+            tiles = -(-len(total) * words_per_residue(block.modulus) // TILE)
+            # more parts than cores: a core that is kept waiting holds up one part, not
+            # half of the work
+            parts = min(4 * num_cores(), tiles)
+            bounds = np.linspace(0, tiles, parts + 1).astype(int).tolist()
+            running += start_over_cores(pad, bounds[:-1], bounds[1:])
         totals.append(total)
         statuses.append(Status.OK if enough else Status.TOO_FEW_SURVIVORS)
     for job in running:
@@ -377,48 +393,6 @@ def _compiled(
     # nothing else holds these arrays, so the device may share their memory
     *sums, status, sent = jax.device_put((*totals, np.asarray(statuses, np.int32), out))
     return sent, RingResult(tuple(sums), status)
-
-
-def _start_tiles(job: tuple[Any, ...], out: np.ndarray, total: np.ndarray) -> list[Any]:
-    """Share a block's tiles of coordinates over the cores.
-
-    Return what is to be waited for.
-    """
-    from mrsa_jax._core.chacha20_loops import TILE
-    from mrsa_jax.secagg._pad_loops import pad_tiles
-
-    inputs, block, members, here, edges, own, nonces = job
-    is_power = is_power_of_two(block.modulus)
-    modulus = np.uint32(0 if is_power else block.modulus)
-    low_bits = np.uint32(block.modulus - 1 if is_power else 2**32 - 1)
-    tiles = -(-len(total) * words_per_residue(block.modulus) // TILE)
-
-    def part(first: int, last: int) -> None:
-        pad_tiles(
-            inputs,
-            block.start,
-            block.stop,
-            members,
-            here,
-            edges.places,
-            edges.seeds,
-            own,
-            nonces,
-            modulus,
-            low_bits,
-            first,
-            last,
-            out,
-            total,
-        )
-
-    # more parts than cores: a core that is kept waiting holds up one part, not half of
-    # the work
-    bounds = np.linspace(0, tiles, min(4 * num_cores(), tiles) + 1).astype(int)
-    return start_over_cores(part, bounds[:-1].tolist(), bounds[1:].tolist())
-
-
-# ---- XLA and kernels
 
 
 def _arrays(round_: Round, plan: SegmentPlan, padded: bool) -> tuple[Array, RingResult]:

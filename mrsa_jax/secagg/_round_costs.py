@@ -40,7 +40,7 @@ _SECRETS = 2  # b_i and s_i
 
 @pytree
 class Operations:
-    """How often one role does what, at each step.
+    """Count how often one role does each operation, at each step.
 
     Clients' fields have shape [..., 4, n], the server's [..., 4]; 5 with the
     consistency check. Float32 scalars where they are the seconds that one operation
@@ -72,7 +72,7 @@ _KINDS = tuple(field.name for field in dataclasses.fields(Operations))
 
 @finding
 class RoundCosts:
-    """What one round costs, or many: leading axes are rounds.
+    """Hold the costs of one round, or of many: leading axes are rounds.
 
     Integers where counted, float64 where expected. A client counts at a step when its
     message of that step arrives (V1 to V4), and receives the server's answer then. With
@@ -124,7 +124,7 @@ def round_costs(
     signers: ArrayLike | Sequence | None = None,
     blocks: np.ndarray | None = None,
 ) -> RoundCosts:
-    """Count the bytes and operations of a round on an actual graph with actual dropouts.
+    """Count the bytes and operations of a round on a graph with dropouts.
 
     Args:
         adjacency: bool[..., n, n], symmetric with an empty diagonal.
@@ -157,7 +157,9 @@ def round_costs(
         >>> import mrsa_jax as mj
         >>> import numpy as np
         >>> complete = ~np.eye(3, dtype=bool)
-        >>> costs = mj.secagg.round_costs(complete, np.ones((5, 3), bool), 2, dim=10, modulus=2**16)
+        >>> costs = mj.secagg.round_costs(
+        ...     complete, np.ones((5, 3), bool), 2, dim=10, modulus=2**16
+        ... )
         >>> costs.bytes_up[:, 0].tolist(), costs.bytes_down[:, 0].tolist()
         ([76, 200, 36, 140], [148, 196, 24, 0])
 
@@ -194,7 +196,7 @@ class CheckedRounds(NamedTuple):
 
 
 def count_costs(rounds: CheckedRounds, signs: np.ndarray | None) -> RoundCosts:
-    """Return `round_costs` of checked rounds; bool[..., n] sign in the consistency check."""
+    """Count the costs of checked rounds; `signs`, bool[..., n], add the check."""
     alive = rounds.survivors
     summed = rounds.summed
     num_clients = rounds.adjacency.shape[-1]
@@ -211,6 +213,7 @@ def count_costs(rounds: CheckedRounds, signs: np.ndarray | None) -> RoundCosts:
     near2 = _near(joined, in_v2)
     crossing = lost * _near(shares_pads, in_sum)
     removed = in_sum * pads.self_words + lost * _near(joined, in_sum, pads.shared_words)
+    # t^2 for the Lagrange coefficients and t for each limb, of each recovered secret
     used = np.minimum(t, num_clients)  # more shares than clients are never gathered
     products = (in_sum + (crossing > 0)) * (used * used + LIMBS * used)
     counted = _Counts(
@@ -242,7 +245,7 @@ def _with_check(
     signs: np.ndarray,
     near: np.ndarray,
 ) -> RoundCosts:
-    """Return a round's costs with signed keys, and the consistency check before the last step.
+    """Add signed keys, and the consistency check before the last step.
 
     The server names all who are summed to each of them; a client makes a signature and
     checks those of its neighbours, the server checks all: of keys, then of the list.
@@ -253,6 +256,7 @@ def _with_check(
 
     up, down = costs.bytes_up.copy(), costs.bytes_down.copy()
     has_keys, shares = costs.sends[..., 0, :], costs.sends[..., 1, :]
+    # step 0: keys are signed, and checked by every neighbour
     up[..., 0, :] += SIGNATURE * has_keys
     down[..., 0, :] += SIGNATURE * has_keys * counts.near1
     down[..., 2, :] += (
@@ -275,15 +279,18 @@ def _with_check(
 
 
 def _near(edges: np.ndarray, members: np.ndarray, weights: Any = 1.0) -> np.ndarray:
-    """Return how many neighbours each client has among members, or the sum of their weights."""
+    """Count each client's neighbours among members, or sum their weights."""
     if np.ndim(weights) > 0:
         return _near(edges * weights, members)
+    # members is [rounds, n] here
     if edges.ndim == 2:  # one product of matrices for all rounds
         return np.asarray(members @ edges) * weights
     return np.asarray((members[..., None, :] @ edges)[..., 0, :]) * weights
 
 
-def _blocks(plan: Any, num_clients: int, dim: Any, modulus: Any) -> SegmentPlan:
+def _blocks(
+    plan: object, num_clients: int, dim: object, modulus: object
+) -> SegmentPlan:
     """Return the checked plan, or one block of everybody."""
     if plan is None:
         rule = "must be given, with `modulus`, where there is no `plan`"
@@ -354,7 +361,9 @@ def expected_costs(
 
     Examples:
         >>> import mrsa_jax as mj
-        >>> sparse, dense = (mj.secagg.expected_costs(100, k, 43, 10000, 2**16) for k in (63, 99))
+        >>> sparse, dense = (
+        ...     mj.secagg.expected_costs(100, k, 43, 10000, 2**16) for k in (63, 99)
+        ... )
         >>> [int(costs.client.prg_words[2, 0]) // 10000 for costs in (sparse, dense)]
         [64, 100]
 
@@ -373,6 +382,7 @@ def expected_costs(
     sends = np.repeat(stay[1:, None], n, axis=1)
     near1, near2, near3 = (np.full(n, k * stay[s]) for s in (1, 2, 3))
     present, lost = n * stay[3], n * (stay[2] - stay[3])
+    # expected pairs of a client lost after V2 and a neighbour in V3
     crossing = lost * k * stay[3]
     counts = _Counts(
         near1,
@@ -391,7 +401,7 @@ def expected_costs(
 def fedavg_costs(
     num_clients: int | np.integer, dim: int | np.integer, modulus: int | np.integer
 ) -> RoundCosts:
-    """Return what a plain sum costs: the residues of each client and nothing else.
+    """Count the costs of a plain sum: the residues of each client, nothing else.
 
     Args:
         num_clients: n, at least 1.
@@ -414,13 +424,13 @@ def fedavg_costs(
     up = nothing.copy()
     up[2] = _pads_of(_blocks(None, n, dim, modulus), n).residue_bytes
     idle, server = (
-        Operations(*[own] * len(_KINDS)) for own in (nothing, nothing[:, 0])
+        Operations(*[zeros] * len(_KINDS)) for zeros in (nothing, nothing[:, 0])
     )
     return RoundCosts(up > 0, up, nothing, idle, server)
 
 
 class _Counts(NamedTuple):
-    """What is left of a round at each step.
+    """Count the neighbours, shares and pads that remain at each step.
 
     The server's three are [...], the others [..., n].
     """
@@ -439,7 +449,7 @@ class _Counts(NamedTuple):
 def _assemble(
     sends: np.ndarray, counts: _Counts, t: np.ndarray, residue_bytes: np.ndarray
 ) -> RoundCosts:
-    """Return costs from whose messages arrive and how many neighbours are left at each step."""
+    """Compute costs from the messages that arrive and the neighbours that remain."""
     near1, near2, near3 = counts[:3]
     zero = np.zeros_like(near1)
     listed = HEADER + COUNT

@@ -20,7 +20,7 @@ from mrsa_watch._base.values import by_value
 
 @by_value
 class AggregatorState(NamedTuple):
-    """What the next round needs.
+    """Keep the state that the next round needs.
 
     Attributes:
         round_index: int32, rounds aggregated so far; part of every nonce.
@@ -38,7 +38,7 @@ class AggregatorState(NamedTuple):
             jnp.int32(0), None if clip_rule is None else clip_rule.init(quantizer)
         )
 
-    def present(self, clip_rule: ClipRule | None, quantizer: Any) -> Any:
+    def present(self, clip_rule: ClipRule | None, quantizer: object) -> Any:
         """Return the quantizer with the clip range of this round."""
         if clip_rule is None or self.half_width is None:
             return quantizer
@@ -51,12 +51,12 @@ class AggregatorState(NamedTuple):
         width = self.half_width
         if clip_rule is not None:
             width = _advance(clip_rule, width, update, is_learnt)
-        return AggregatorState(self.round_index + jnp.int32(1), width)
+        return AggregatorState(self.round_index + 1, width)
 
 
 @by_value
 class AggregateOut(NamedTuple):
-    """What a round gives.
+    """Hold the outcome of a round.
 
     Attributes:
         update: float32[d], (weighted) mean of the quantized updates that were summed,
@@ -102,7 +102,7 @@ class AggregateOut(NamedTuple):
 
 @runtime_checkable
 class Aggregator(Protocol):
-    """How a round's updates become one: a pytree with a state.
+    """Make one update of a round's updates: a pytree with a state.
 
     `aggregate` may take two more: `weights`, one integer a slot, and `assignment_key`,
     from which the round's graph is drawn. `federated.train` passes them only where it
@@ -137,22 +137,22 @@ class Aggregator(Protocol):
 def survivors_by_step(
     steps: StepDropout | None, key: Key[Array, ""], survivors: Any, count: int
 ) -> Bool[Array, "5 participants"]:
-    """Return V0 to V4 by slot: as given, or of those asked by an average's own steps."""
+    """Return V0 to V4 by slot: as passed, or drawn by an average's own steps."""
     require(survivors.dtype == np.bool_, "survivors", "must be bool", survivors.dtype)
     rule = f"must have one row, or V0 to V4, of {count} slots"
     require(
         survivors.shape in ((count,), (5, count)), "survivors", rule, survivors.shape
     )
-    own = on_device(survivors)
-    if own.ndim == 2:
-        return own
+    cohort = on_device(survivors)
+    if cohort.ndim == 2:
+        return cohort
     if steps is not None:
-        return _sample(steps, fold(key, int(Stream.STEPS)), own)
-    return jnp.broadcast_to(own, (5, count))
+        return _sample(steps, fold(key, int(Stream.STEPS)), cohort)
+    return jnp.broadcast_to(cohort, (5, count))
 
 
-def key_words(key_material: Any) -> Array:
-    """Return uint32[8] of key material from an integer, bytes or such words, or raise."""
+def key_words(key_material: object) -> Array:
+    """Return uint32[8] of key material from an integer, bytes or such words."""
     if isinstance(key_material, int | np.integer | bytes):
         return material_of(key_material)
     words = on_device(key_material)

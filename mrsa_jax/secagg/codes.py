@@ -1,7 +1,7 @@
 """Encode updates as clients put them under their pads: codes, and their noise on top.
 
-Integers decide all of it, so that the array simulation and the real protocol sum the same
-inputs.
+Integers decide all of it, so that the array simulation and the real protocol sum the
+same inputs.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ def noisy_codes(
     quantizer: Quantizer,
     noise: RingNoise | None,
     key: Key[Array, ""],
-    updates: ArrayLike | Sequence[Any],
+    updates: ArrayLike | Sequence[object],
     members: ArrayLike | Sequence[int],
     modulus_bits: int | np.integer,
 ) -> UInt32[Array, "participants coordinates"]:
-    """Return what each client puts under its pads.
+    """Encode updates as each client puts them under its pads.
 
-    Its codes and its noise, in the ring.
-    What `ring_average(quantizer, ..., noise=noise)` sums: given to `protocol.run` the
-    total is the aggregator's `learned`, bit for bit.
+    Its codes and its noise, in the ring. What `ring_average(quantizer, ...,
+    noise=noise)` sums: passed to `protocol.run` the total is the aggregator's
+    `learned`, bit for bit.
 
     Args:
         quantizer: Turns updates into codes.
@@ -61,8 +61,14 @@ def noisy_codes(
         >>> import mrsa_jax as mj
         >>> import jax
         >>> import jax.numpy as jnp
-        >>> codes = mj.secagg.noisy_codes(mj.quantize.stochastic(3, 1.0), None, jax.random.key(0),
-        ...                     jnp.asarray([[1.0, -1.0]] * 2), [4, 7], 8)
+        >>> codes = mj.secagg.noisy_codes(
+        ...     mj.quantize.stochastic(3, 1.0),
+        ...     None,
+        ...     jax.random.key(0),
+        ...     jnp.asarray([[1.0, -1.0]] * 2),
+        ...     [4, 7],
+        ...     8,
+        ... )
         >>> codes.tolist()
         [[2, 0], [2, 0]]
     """
@@ -83,8 +89,8 @@ def noisy_codes(
         rule = "must be finite: a client whose update is not must not send it"
         lost = np.flatnonzero(~np.asarray(is_finite)).tolist()
         require(not lost, "updates", rule, *(f"row {row}" for row in lost[:1]))
-    own = None if noise is None else on_lattice(noise, quantizer)
-    return with_noise(quantizer, own, key, codes, ids, everybody, bits=bits)[0]
+    on_steps = None if noise is None else on_lattice(noise, quantizer)
+    return with_noise(quantizer, on_steps, key, codes, ids, everybody, bits=bits)[0]
 
 
 @needs_values
@@ -95,7 +101,7 @@ def on_lattice(noise: Any, quantizer: Any) -> Any:
 
 
 class Encoded(NamedTuple):
-    """What clients are about to send.
+    """Hold the codes that clients are about to send.
 
     Attributes:
         codes: uint32[n, coordinates].
@@ -112,18 +118,20 @@ class Encoded(NamedTuple):
 def encoded(
     quantizer: Quantizer, key: Array, updates: Array, members: Array
 ) -> Encoded:
-    """Return each client's codes, how much of them was clipped, and whose update is finite."""
+    """Encode each client's update, and mark those that are finite."""
     # as when compiled apart
     quantizer, updates = lax.optimization_barrier((quantizer, updates))
     keys = jax.vmap(jax.random.fold_in, (None, 0))(key, members)
-    codes = jax.vmap(lambda own, values: quantizer.encode(own, values))(keys, updates)
+    codes = jax.vmap(lambda rounding, values: quantizer.encode(rounding, values))(
+        keys, updates
+    )
     return Encoded(codes, quantizer.clipped_fraction(updates), are_finite(updates))
 
 
 def uploaded(
     alive: Bool[Array, "5 participants"], is_finite: Bool[Array, " participants"]
 ) -> tuple[Bool[Array, "5 participants"], Bool[Array, " participants"]]:
-    """Return V0 to V4 where only finite updates are uploaded, and the slots that failed to.
+    """Exclude uploads that are not finite from V3 and V4, and mark their slots.
 
     A client learns that its update is not finite when it has trained, so it is lost at
     the upload.
@@ -144,7 +152,7 @@ def with_noise(
     *,
     bits: int,
 ) -> tuple[Array, Array]:
-    """Return codes with each client's noise as residues, and how many true sums leave the window.
+    """Add each client's noise as residues, and count sums outside the window.
 
     A client's noise comes from its key of the rounding, folded with a separate stream.
     """
@@ -153,15 +161,17 @@ def with_noise(
         keys = jax.vmap(
             lambda i: jax.random.fold_in(jax.random.fold_in(key, i), _NOISE)
         )(members)
-        drawn = jax.vmap(lambda own: noise.sample(own, codes.shape[1:]))(keys)
+        drawn = jax.vmap(lambda noise_key: noise.sample(noise_key, codes.shape[1:]))(
+            keys
+        )
         codes = codes + drawn.astype(jnp.uint32)
         middle = quantizer.middle(jnp.sum(summed, dtype=jnp.uint32))
         wrapped = jnp.sum(has_left(codes, summed, middle, top), dtype=jnp.int32)
     return codes & top, wrapped
 
 
-def is_centred(quantizer: Any, noise: Any) -> bool:
-    """Return whether totals stand for integers about a middle, not for those from 0 on."""
+def is_centred(quantizer: object, noise: object) -> bool:
+    """Return whether totals stand for integers about a middle, not from 0 on."""
     return noise is not None or isinstance(quantizer, LatticeQuantizer)
 
 

@@ -27,7 +27,7 @@ def admitted(
     sends: Bool[np.ndarray, "*rounds participants"],
     blocks: Int[np.ndarray, " participants"] | None = None,
 ) -> Bool[np.ndarray, "*rounds participants"]:
-    """Return the largest set of senders of which no block of the plan holds exactly one.
+    """Return the largest set of senders of which no block holds exactly one.
 
     Args:
         plan: Blocks of the round.
@@ -44,7 +44,10 @@ def admitted(
     Examples:
         >>> import mrsa_jax as mj
         >>> import numpy as np
-        >>> plan = (mj.secagg.Block((0, 1), 0, 1, 8), mj.secagg.Block((1, 2, 3), 1, 2, 8))
+        >>> plan = (
+        ...     mj.secagg.Block((0, 1), 0, 1, 8),
+        ...     mj.secagg.Block((1, 2, 3), 1, 2, 8),
+        ... )
         >>> mj.secagg.admitted(plan, np.asarray([False, True, True, True])).tolist()
         [False, False, True, True]
     """
@@ -63,6 +66,7 @@ def without_lonely(
     while True:
         # OpenBLAS may report invalid values of finite numbers
         with np.errstate(invalid="ignore"):
+            # blocks with exactly one sender, then the senders in such a block
             is_single = senders.astype(np.float32) @ members.T == 1.0
             lonely = senders & (is_single @ members > 0.0)
         if not lonely.any():
@@ -148,7 +152,9 @@ def heeded(
     Examples:
         >>> from mrsa_jax.secagg import complete_plan
         >>> survivors = np.asarray([[True] * 3] * 2 + [[True, True, False]] * 3)
-        >>> round_ = heeded(complete_plan(3, 1, 8), ~np.eye(3, dtype=bool), survivors, 3)
+        >>> round_ = heeded(
+        ...     complete_plan(3, 1, 8), ~np.eye(3, dtype=bool), survivors, 3
+        ... )
         >>> round_.survivors.sum(axis=1)
         array([3, 3, 2, 0, 0])
     """

@@ -1,15 +1,15 @@
 """Decide what becomes of a round over many blocks, and record what a run of it gave.
 
-Theorems 1 and 2 of CCESA are applied block by block. Shares travel along the whole graph,
-pads only between neighbours in the same block. Symbols as in `_conditions`, with V_3 less
-those who would be alone in a block, and the graph within a block.
+Theorems 1 and 2 of CCESA are applied block by block. Shares travel along the whole
+graph, pads only between neighbours in the same block. Symbols as in `_conditions`, with
+V_3 less those who would be alone in a block, and the graph within a block.
 """
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from jax.typing import ArrayLike
@@ -27,7 +27,7 @@ from mrsa_watch._base.values import by_value
 @dataclasses.dataclass(frozen=True)
 @by_value
 class StepReport:
-    """What one step of the protocol cost.
+    """Record the costs of one step of the protocol.
 
     Attributes:
         name: "advertise keys", "share keys", "masked input" or "unmask"; before the
@@ -51,7 +51,7 @@ class StepReport:
 
 @finding
 class Transcript:
-    """What the server saw of a run.
+    """Record everything that the server saw of a run.
 
     Attributes:
         survivors: bool[5, n], V0 to V4; in V4 nobody but clients who are summed.
@@ -175,7 +175,7 @@ def _seconds(value: float) -> str:
 
 @by_value
 class PlanOutcome(NamedTuple):
-    """What becomes of a round.
+    """Hold the outcome of a round of many blocks.
 
     Attributes:
         status: OK if every block in which somebody is summed is, TOO_FEW_SURVIVORS if
@@ -214,9 +214,9 @@ class PlanOutcome(NamedTuple):
 
 
 def plan_outcome(
-    adjacency: ArrayLike | Sequence[Any],
-    survivors: ArrayLike | Sequence[Any],
-    thresholds: ArrayLike | Sequence[Any],
+    adjacency: ArrayLike | Sequence[object],
+    survivors: ArrayLike | Sequence[object],
+    thresholds: ArrayLike | Sequence[object],
     plan: SegmentPlan,
 ) -> PlanOutcome:
     """Decide what becomes of a round over many blocks, from sets alone.
@@ -280,10 +280,10 @@ def judged(
     """Judge a round in which the server knows some clients' secrets.
 
     Blocks of the plan can be judged one by one although their pads come from the same
-    seeds: the block's number is in the nonce of each pad, so that to whoever has no seed
-    the keystreams of different blocks are independent, and who has one has its pads in
-    all of them. No equation between the padded inputs of one block and those of another
-    is left over.
+    seeds: the block's number is in the nonce of each pad, so that to whoever has no
+    seed the keystreams of different blocks are independent, and who has one has its
+    pads in all of them. No equation between the padded inputs of one block and those of
+    another is left over.
 
     Args:
         graph: Who shares with whom.

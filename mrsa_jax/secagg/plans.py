@@ -51,7 +51,7 @@ def only_total(result: Any) -> Any:
 
 @pytree
 class RingResult:
-    """What the server learns from a round, block by block.
+    """Hold the sums of a round, block by block.
 
     Attributes:
         totals: One uint32[stop - start] for each block: the sum of its present members'
@@ -122,7 +122,10 @@ def segment_plan(
 
     Examples:
         >>> import mrsa_jax as mj
-        >>> halves = [mj.secagg.Block((0, 1), 0, 5, 2**8), mj.secagg.Block((0, 1), 5, 10, 37)]
+        >>> halves = [
+        ...     mj.secagg.Block((0, 1), 0, 5, 2**8),
+        ...     mj.secagg.Block((0, 1), 5, 10, 37),
+        ... ]
         >>> [block.modulus for block in mj.secagg.segment_plan(halves, 2, 10)]
         [256, 37]
     """
@@ -143,7 +146,7 @@ def segment_plan(
 
 
 def _width(blocks: Any) -> int:
-    """Return where the last of some blocks ends."""
+    """Return the coordinate at which the last of some blocks ends."""
     is_sequence = isinstance(blocks, tuple | list) and len(blocks) > 0
     proper = is_sequence and all(isinstance(block, Block) for block in blocks)
     require(proper, "plan", "must be a tuple of `Block`s", blocks)

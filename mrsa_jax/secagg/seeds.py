@@ -18,9 +18,9 @@ from mrsa_jax._core.traced import is_traced
 from mrsa_jax.modular import chacha20_columns
 from mrsa_watch._base.errors import is_integer, require
 
-# Stands in for the papers' key agreement and secret self seeds (s_ij, b_i): a pair's seed
-# depends on the two global clients alone and lasts, a self seed is fresh in every round
-# because the server learns it. Each is one ChaCha20 block under a separate nonce.
+# Stands in for the papers' key agreement and secret self seeds (s_ij, b_i): a pair's
+# seed depends on the two global clients alone and lasts, a self seed is fresh in every
+# round because the server learns it. Each is one ChaCha20 block under a separate nonce.
 _TAG = b"mrsa_jax secagg key material v1\x00"
 # First nonce word of a derivation: what the output is for.
 _PAIR_SEED = 1
@@ -112,7 +112,7 @@ def key_material(seed: int | np.integer | bytes) -> UInt32[Array, " 8"]:
         payload = b"bytes\x00" + seed
     else:
         rule = "must be a non-negative integer or bytes"
-        require(is_integer(seed) and seed >= 0, "seed", rule, seed)
+        require(is_integer(seed) and int(seed) >= 0, "seed", rule, seed)
         number = int(seed)
         length = (number.bit_length() + 7) // 8
         payload = b"int\x00" + number.to_bytes(length, "little")
@@ -146,8 +146,12 @@ def derive_seeds(
     Examples:
         >>> import mrsa_jax as mj
         >>> import jax.numpy as jnp
-        >>> seeds = mj.secagg.derive_seeds(mj.secagg.key_material(0), jnp.asarray([7, 3]), 0)
-        >>> swapped = mj.secagg.derive_seeds(mj.secagg.key_material(0), jnp.asarray([3, 7]), 1)
+        >>> seeds = mj.secagg.derive_seeds(
+        ...     mj.secagg.key_material(0), jnp.asarray([7, 3]), 0
+        ... )
+        >>> swapped = mj.secagg.derive_seeds(
+        ...     mj.secagg.key_material(0), jnp.asarray([3, 7]), 1
+        ... )
         >>> bool((seeds.pair_seed == swapped.pair_seed).all())
         True
         >>> bool((seeds.self_seed[0] == swapped.self_seed[1]).any())
@@ -187,6 +191,7 @@ def _derive(material: Array, members: Array, round_index: Array, edges: Array) -
     pairs = jnp.stack([jnp.full_like(lower, _PAIR_SEED), lower, ends.max(axis=1)])
     kind = jnp.full_like(ids, _SELF_SEED)
     selves = jnp.stack([kind, ids, jnp.full_like(ids, round_index)])
+    # one program makes all seeds: first the self seeds, then those of the pairs
     nonces = jnp.concatenate([selves, pairs], axis=1)
     total = nonces.shape[1]
     keys = jnp.broadcast_to(material[:, None], (8, total))

@@ -67,9 +67,13 @@ def check_setting(
 
 
 def _check_inputs(
-    inputs: Any, num_clients: int, modulus_bits: Any, modulus: Any, plan: Any
+    inputs: object,
+    num_clients: int,
+    modulus_bits: object,
+    modulus: object,
+    plan: object,
 ) -> tuple[np.ndarray, SegmentPlan]:
-    """Return uint32[n, d] and the checked plan; d is where the plan's last block ends."""
+    """Return uint32[n, d] and the checked plan; d is where its last block ends."""
     values = host_array(inputs, "inputs")
     exact = np.issubdtype(values.dtype, np.integer)
     require(exact, "inputs", "must hold integers", str(values.dtype))
@@ -83,7 +87,8 @@ def _check_inputs(
         _check_range(values, ring, "")
         block = Block(tuple(range(num_clients)), 0, values.shape[1], ring)
         return values.astype(np.uint32, copy=False), (block,)
-    rule = "must be given without `modulus_bits` and `modulus`: each block has its own ring"
+    rule = "must be given without `modulus_bits` and `modulus`"
+    rule += ": each block has its own ring"
     alone = modulus_bits is None and modulus is None
     require(alone, "plan", rule, modulus_bits, modulus)
     checked = segment_plan(plan, num_clients)
@@ -96,7 +101,7 @@ def _check_inputs(
     return values[:, :width].astype(np.uint32, copy=False), checked
 
 
-def _check_ring(modulus_bits: Any, modulus: Any) -> int:
+def _check_ring(modulus_bits: object, modulus: object) -> int:
     """Return R from exactly one of b, for 2**b, and R itself."""
     rule = "must be given, or else `modulus`, and not both"
     is_one = (modulus_bits is None) != (modulus is None)

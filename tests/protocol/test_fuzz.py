@@ -12,8 +12,8 @@ import pytest
 
 import mrsa_jax as mj
 from mrsa_jax.protocol import Client, Server, Terms, run
+from mrsa_jax.protocol._network import disturbed
 from mrsa_jax.protocol._primitives import SigningKey
-from mrsa_jax.protocol._run import disturbed
 from mrsa_jax.protocol.errors import MalformedMessageError, ProtocolError
 from mrsa_jax.protocol.messages import (
     AdvertiseKeys,

@@ -14,8 +14,8 @@ from cryptography.hazmat.primitives.ciphers import Cipher, algorithms
 
 import mrsa_jax as mj
 from mrsa_jax.protocol import Client, recover, run
+from mrsa_jax.protocol._network import SERVER, disturbed
 from mrsa_jax.protocol._primitives import KeyPair, pad_seed
-from mrsa_jax.protocol._run import SERVER, disturbed
 from mrsa_jax.protocol.errors import (
     AuthenticationError,
     TooFewSurvivorsError,

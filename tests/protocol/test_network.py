@@ -6,7 +6,7 @@ import pytest
 import mrsa_jax as mj
 from mrsa_jax import Status
 from mrsa_jax.protocol import run
-from mrsa_jax.protocol._run import SERVER, Network, disturbed
+from mrsa_jax.protocol._network import SERVER, Network, disturbed
 from mrsa_jax.protocol.errors import (
     AuthenticationError,
     BothSecretsRequestedError,

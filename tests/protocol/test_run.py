@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives.ciphers import Cipher, algorithms
 import mrsa_jax as mj
 from mrsa_jax import Status
 from mrsa_jax.protocol import Server, _run, run
-from mrsa_jax.protocol._run import SERVER
+from mrsa_jax.protocol._network import SERVER
 from mrsa_jax.protocol.messages import (
     AdvertiseKeys,
     KeyList,

@@ -25,7 +25,7 @@ from mrsa_jax.secagg import (
     learned_sets,
     unmasking_risk,
 )
-from mrsa_jax.secagg._conditions import _informative, _of_one_round, learnt_components
+from mrsa_jax.secagg._conditions import _informative, learnt_components
 
 _PATH = pathlib.Path(__file__).with_name("pad_oracle.py")
 _SPEC = importlib.util.spec_from_file_location("pad_oracle", _PATH)
@@ -37,18 +37,20 @@ PATH = np.asarray([[0, 1, 0], [1, 0, 1], [0, 1, 0]], bool)
 
 
 def informative(adjacency: Any, survivors: Any, thresholds: Any) -> Any:
-    """Of whom enough shares came back, of arrays that are checked."""
-    return _of_one_round(_informative, adjacency, survivors, thresholds)
+    """Mark the clients of whom enough shares came back."""
+    return np.asarray(_informative(*_on_device(adjacency, survivors, thresholds)))
 
 
-ALL = [
-    is_reliable,
-    is_private,
-    informative,
-    learnt_components,
-    learned_sets,
-    check_round,
-]
+def components(adjacency: Any, survivors: Any, thresholds: Any) -> Any:
+    """Label the learnt components of a round."""
+    return np.asarray(learnt_components(*_on_device(adjacency, survivors, thresholds)))
+
+
+def _on_device(*round_: Any) -> Any:
+    return map(on_device, check_round(*round_))
+
+
+ALL = [is_reliable, is_private, learned_sets, check_round]
 
 
 def _graph(n: int, *pairs: tuple[int, int]) -> np.ndarray:
@@ -149,7 +151,7 @@ def test_leading_axes_must_fit() -> None:
             ConfigurationError, match="`survivors` must have leading axes"
         ):
             is_reliable(*arguments)
-    for function in (informative, learnt_components, learned_sets, check_round):
+    for function in (learned_sets, check_round):
         with pytest.raises(
             ConfigurationError, match=r"must be a square|must have shape"
         ):
@@ -233,7 +235,7 @@ def test_empty_and_single_sums() -> None:
         for alive in (nobody, single, _changed(nobody, 0, True)):
             assert is_private(graph, alive, 1)
             assert is_reliable(graph, alive, 1)
-            assert (learnt_components(graph, alive, 1) == -1).all()
+            assert (components(graph, alive, 1) == -1).all()
             assert learned_sets(graph, alive, 1).shape == (0, n)
         assert not is_reliable(graph, single, 2)
 
@@ -247,7 +249,7 @@ def test_single_client_among_others_is_exposed() -> None:
         [0, 1, 0],
     ]
     assert not is_reliable(graph, EVERYBODY, 2)
-    assert learnt_components(graph, EVERYBODY, 2).tolist() == [0, -1, 0]
+    assert components(graph, EVERYBODY, 2).tolist() == [0, -1, 0]
     assert not is_private(graph, EVERYBODY, 2)
 
 
@@ -454,9 +456,11 @@ def test_leading_axes_are_rounds() -> None:
 def test_cores_are_traced() -> None:
     """Each core maps, and gives the same without jit and with wide integers."""
     rounds = oracle.random_rounds(np.random.default_rng(8), 4, 24)
-    for core in (informative, is_reliable, is_private, learnt_components):
+    for core in (_informative, is_reliable, is_private, learnt_components):
         mapped = np.asarray(jax.jit(jax.vmap(core))(*rounds))
-        alone = [np.asarray(core(*(a[b] for a in rounds))) for b in (0, 7, 23)]
+        alone = [
+            np.asarray(core(*(on_device(a[b]) for a in rounds))) for b in (0, 7, 23)
+        ]
         assert all(
             np.array_equal(mapped[b], a) for b, a in zip((0, 7, 23), alone, strict=True)
         )

@@ -193,12 +193,13 @@ def test_full_tiles_and_the_rest_of_one_equal_openssl(modulus):
 
 
 def test_compiled_loops_number_the_blocks_of_a_plans_later_part(monkeypatch):
-    def started(job, *_):
-        numbers.append(job[-1][:, 1].tolist())
+    def started(pad, *_):
+        nonces = pad.args[8]
+        numbers.append(nonces[:, 1].tolist())
         return []
 
     numbers: list[list[int]] = []
-    monkeypatch.setattr(masking, "_start_tiles", started)
+    monkeypatch.setattr(masking, "start_over_cores", started)
     edges = np.stack(np.triu_indices(5, 1), axis=1).astype(np.int32)
     words = (np.zeros((count, 8), np.uint32) for count in (5, len(edges)))
     seeds = Seeds(*map(on_device, (np.arange(5, dtype=np.int32), *words, edges)))

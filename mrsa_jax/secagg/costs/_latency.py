@@ -1,7 +1,7 @@
 """Turn bytes and operations into seconds, by bandwidths and compute rates.
 
-The steps of a round are synchronous: the server answers when every client that sends has
-been heard. CCESA's Table 2 times steps alone; this model adds the network.
+The steps of a round are synchronous: the server answers when every client that sends
+has been heard. CCESA's Table 2 times steps alone; this model adds the network.
 """
 
 from __future__ import annotations
@@ -103,7 +103,11 @@ def latency_model(
 
     Examples:
         >>> import mrsa_jax as mj
-        >>> float(mj.secagg.costs.latency_model(round_trip_seconds=0.25).round_trip_seconds)
+        >>> float(
+        ...     mj.secagg.costs.latency_model(
+        ...         round_trip_seconds=0.25
+        ...     ).round_trip_seconds
+        ... )
         0.25
     """
     return LatencyModel(
@@ -136,9 +140,9 @@ def round_latency(
 ) -> Float32[np.ndarray, "*rounds steps"]:
     """Compute how long each step of a round takes.
 
-    At each step a client reads the server's last answer, computes, and sends; the server
-    waits for every client that sends, then computes its own part. A step takes no less
-    than its bytes need on the server's link, nor than a round trip.
+    At each step a client reads the server's last answer, computes, and sends; the
+    server waits for every client that sends, then computes its own part. A step takes
+    no less than its bytes need on the server's link, nor than a round trip.
 
     Args:
         costs: Of one round (`round_costs`; `expected_costs` without dropouts), or of
@@ -194,7 +198,7 @@ def _seconds(
     # wait for it.
     moving = answers / model.down_bytes_per_second + up / model.up_bytes_per_second
     working = client @ jnp.stack(jax.tree.leaves(model.client_seconds))
-    wait = jnp.max(jnp.where(sends, moving + working, jnp.float32(0)), axis=-1)
+    wait = jnp.max(jnp.where(sends, moving + working, 0), axis=-1)
     shared = jnp.maximum(up.sum(axis=-1), answers.sum(axis=-1))
     wait = jnp.maximum(wait, shared / model.server_bytes_per_second)
     removing = server @ jnp.stack(jax.tree.leaves(model.server_seconds))

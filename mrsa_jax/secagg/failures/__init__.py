@@ -1,4 +1,4 @@
-"""How often a round fails, by bounds, exact sums and simulation.
+"""Compute how often a round fails: bounds, exact sums and simulation.
 
 Theorems 1 to 6 of CCESA.
 """

@@ -1,6 +1,5 @@
-"""How often rounds of CCESA fail.
+"""Count how often rounds of CCESA fail, by simulation of graphs and losses.
 
-Simulation of graphs, losses and thresholds, by counting.
 Rounds are simulated as sets (graph, survivors, thresholds) and judged by Theorems 1 and
 2 of CCESA (Choi, Sohn, Han, Moon), Section 4. P_e^(r) -> `unreliable`, P_e^(p) ->
 `not_private`. Where nothing would ever be counted, use `rare_failure_rates`.
@@ -37,7 +36,7 @@ Progress = Callable[[int, int], Any]
 @dataclasses.dataclass(frozen=True)
 @by_value
 class Rate:
-    """How often something happened, with an exact interval.
+    """Estimate a probability by counting, with an exact interval.
 
     Attributes:
         count: Trials in which it happened.
@@ -68,7 +67,7 @@ class Rate:
 @dataclasses.dataclass(frozen=True)
 @by_value
 class FailureRates:
-    """What became of simulated rounds; every rate is over all of them.
+    """Hold the failures of simulated rounds; every rate is over all of them.
 
     `no_sum` is the outcome. `unreliable` and `not_private` are conditions of theorems,
     which also hold or fail where there is nothing to sum.
@@ -123,7 +122,7 @@ def failure_rates(
     seed: int | Key[Array, ""],
     n: int | np.integer,
     p: ArrayLike,
-    q: ArrayLike | list[Any] | tuple[Any, ...],
+    q: ArrayLike | list[object] | tuple[object, ...],
     t: ArrayLike | list[int] | tuple[int, ...],
     num_trials: int | np.integer,
     *,
@@ -162,15 +161,17 @@ def failure_rates(
     Raises:
         ConfigurationError: If an argument is out of range or of the wrong kind.
 
-    Cost: n^2 per round; at n = 100 about 25 microseconds of a CPU core, most of them for
-    the random words of the 4,950 pairs.
+    Cost: n^2 per round; at n = 100 about 25 microseconds of a CPU core, most of them
+    for the random words of the 4,950 pairs.
 
     Examples:
         >>> import mrsa_jax as mj
         >>> rates = mj.secagg.failure_rates(0, n=12, p=0.5, q=0.02, t=3, num_trials=400)
         >>> rates.not_private.count <= rates.disconnected.count <= rates.trials
         True
-        >>> nobody_stays = mj.secagg.failure_rates(0, n=12, p=0.5, q=1, t=3, num_trials=400)
+        >>> nobody_stays = mj.secagg.failure_rates(
+        ...     0, n=12, p=0.5, q=1, t=3, num_trials=400
+        ... )
         >>> nobody_stays.no_sum.rate, nobody_stays.unreliable.rate
         (1.0, 0.0)
         >>> rates == mj.secagg.failure_rates(0, 12, 0.5, 0.02, 3, 400, chunk_size=150)
@@ -234,8 +235,13 @@ def failure_rates_of(
 
     Examples:
         >>> import mrsa_jax as mj
-        >>> ring, losses = mj.graphs.harary(8, 2), mj.availability.independent_steps(0.0)
-        >>> mj.secagg.failure_rates_of(0, ring, losses, 3, num_trials=5).unreliable.count
+        >>> ring, losses = (
+        ...     mj.graphs.harary(8, 2),
+        ...     mj.availability.independent_steps(0.0),
+        ... )
+        >>> mj.secagg.failure_rates_of(
+        ...     0, ring, losses, 3, num_trials=5
+        ... ).unreliable.count
         0
 
     Source: CCESA, Theorems 1 and 2, for the graphs of Bell et al. (SecAgg+) as for its
@@ -289,7 +295,7 @@ def failure_rates_of(
     return within_memory(counted, chunk, "chunk_size", what)
 
 
-def thresholds_of(value: Any, argument: str, num_clients: int) -> np.ndarray:
+def thresholds_of(value: object, argument: str, num_clients: int) -> np.ndarray:
     """Return thresholds as int32[n], or raise naming `argument`."""
     limits = check_thresholds(value, argument, num_clients)
     return np.broadcast_to(limits, (num_clients,)).copy()

@@ -1,17 +1,17 @@
-"""Draw rounds under the condition that one failure is in them, for rates too small to count.
+"""Draw rounds given that one failure is in them, for rates too small to count.
 
 Paper: CCESA, Theorems 1, 2, 5 and 6. The union bounds behind Theorems 5 and 6 are sums
 over possible failures; here one of them is chosen in proportion to its exact chance, a
-round is drawn given it, and the round counts when the chosen failure is the first one in
-it (Karp and Luby). Tables and draws are NumPy in float64 on counter-based words, the same
-on every device.
+round is drawn given it, and the round counts when the chosen failure is the first one
+in it (Karp and Luby). Tables and draws are NumPy in float64 on counter-based words, the
+same on every device.
 """
 
 from __future__ import annotations
 
 import functools
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -22,13 +22,9 @@ from mrsa_jax._core.streams import Stream, client_words, round_key, trial_key
 from mrsa_jax.availability import independent_steps
 from mrsa_jax.graphs import GraphModel
 from mrsa_jax.secagg.failures._judging import draw_arrays
-from mrsa_jax.secagg.failures._theory import (
-    _log_arrivals,
-    log_factorials,
-    log_pmf,
-    log_sum,
-)
+from mrsa_jax.secagg.failures._theory import _log_arrivals
 from mrsa_jax.secagg.failures._verdicts import planted_byte
+from mrsa_jax.secagg.failures.tails import log_factorials, log_pmf, log_sum
 
 _LOG2 = math.log(2.0)
 # a client: its place in a random order, how long it lasts, whether it is joined
@@ -52,7 +48,9 @@ class Planted(NamedTuple):
 
 
 def isolated_cuts(n: int, p: float, q: float) -> np.ndarray:
-    """Tabulate log E[cuts of V3 into k and m - k without an edge]: [m, k], 1 <= k <= m/2.
+    """Tabulate log E[cuts of V3 into k and m - k without an edge] as [m, k].
+
+    k runs from 1 to m/2.
 
     Even splits count once; -inf elsewhere. The expectation includes the chance of |V3|
     = m.
@@ -78,7 +76,7 @@ def isolated_cuts(n: int, p: float, q: float) -> np.ndarray:
 def plant_cuts(
     key: Array, first: int, count: int, table: np.ndarray, q: float
 ) -> Planted:
-    """Draw rounds each with a cut of V3 without edges, chosen by its chance in `table`."""
+    """Draw rounds with a cut of V3 without edges, chosen by its chance."""
     words, scalar = map(np.array, _draw(key, jnp.uint32(first), count, len(table) - 1))
     cell = _choose(table.ravel(), _unit(scalar[0], scalar[1]))
     summed, size = np.divmod(cell, table.shape[1])
@@ -103,7 +101,7 @@ def _step_of_loss(chances: list[float], uniform: np.ndarray) -> np.ndarray:
 
 
 def lost_secrets(n: int, p: float, q: float, thresholds: np.ndarray) -> np.ndarray:
-    """Tabulate the log chance that a client's shares are too few: [client, level, shares].
+    """Tabulate log chances of too few shares as [client, level, shares].
 
     Level 0, 1, 2: the client is in V2 but not V3, in V3 but not V4, in V4. Shares are
     those of its neighbours in V4, at most t - 1, or t - 2 where its own share is there.
@@ -120,7 +118,7 @@ def lost_secrets(n: int, p: float, q: float, thresholds: np.ndarray) -> np.ndarr
 def plant_lost_secrets(
     key: Array, first: int, count: int, table: np.ndarray, p: float, q: float
 ) -> Planted:
-    """Draw rounds each with a client of too few shares, chosen by its chance in `table`."""
+    """Draw rounds with a client of too few shares, chosen by its chance."""
     n = len(table)
     words, scalar = map(np.array, _draw(key, jnp.uint32(first), count, n))
     cell = _choose(table.ravel(), _unit(scalar[0], scalar[1]))
@@ -165,7 +163,7 @@ def _places(words: np.ndarray) -> np.ndarray:
 
 
 def _unit(high: np.ndarray, low: np.ndarray | None = None) -> np.ndarray:
-    """Turn one word into floats in [0, 1), or two into floats random to the last bit."""
+    """Turn one word into floats in [0, 1), or two words for all 53 bits."""
     value = high.astype(np.float64)
     if low is None:
         return value * 2.0**-32
@@ -179,7 +177,7 @@ def _draw(
     """Draw words of clients and of trials."""
     trials = first + jax.lax.iota(jnp.uint32, count)
     trial_keys = jax.vmap(trial_key, (None, 0))(key, trials)
-    keys = jax.vmap(lambda one: round_key(one, 0, Stream.STEPS))(trial_keys)
+    keys = jax.vmap(lambda of_trial: round_key(of_trial, 0, Stream.STEPS))(trial_keys)
     client = jnp.stack([client_words(keys, n, word).T for word in range(_WORDS)])
     return client, jnp.stack([client_words(keys, 1, _WORDS + i)[0] for i in range(2)])
 
@@ -208,7 +206,7 @@ def _judge_planted(
 ) -> UInt8[Array, " trials"]:
     clients = jax.lax.iota(jnp.int32, thresholds.shape[0])
 
-    def judge(edges: Array, planted: Planted) -> Array:
+    def judge(edges: Array, planted: Any) -> Array:
         survivors, cut, client, row = planted
         summed = survivors[3]
         is_client = clients == client

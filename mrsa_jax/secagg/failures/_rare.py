@@ -10,7 +10,6 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 from jax.typing import ArrayLike
@@ -36,8 +35,8 @@ from mrsa_jax.secagg.failures._planted import (
     plant_cuts,
     plant_lost_secrets,
 )
-from mrsa_jax.secagg.failures._theory import log_chance, log_sum
 from mrsa_jax.secagg.failures._theory_exact import log_disconnection_probability
+from mrsa_jax.secagg.failures.tails import log_chance, log_sum
 from mrsa_watch._base.errors import check_chance, check_integer, require
 from mrsa_watch._base.html import telling, told
 from mrsa_watch._base.values import by_value
@@ -148,7 +147,7 @@ def rare_failure_rates(
     t: ArrayLike | list[int] | tuple[int, ...],
     num_trials: int | np.integer,
     *,
-    progress: Callable[[int, int], Any] | None = None,
+    progress: Callable[[int, int], object] | None = None,
 ) -> RareFailureRates:
     """Estimate the chances that a round of CCESA(n, p) is unreliable or not private.
 
@@ -187,7 +186,9 @@ def rare_failure_rates(
     Examples:
         >>> import mrsa_jax as mj
         >>> import math
-        >>> rates = mj.secagg.rare_failure_rates(0, n=40, p=0.9, q=0.01, t=21, num_trials=200)
+        >>> rates = mj.secagg.rare_failure_rates(
+        ...     0, n=40, p=0.9, q=0.01, t=21, num_trials=200
+        ... )
         >>> bound = mj.secagg.privacy_bound(40, 0.9, 0.01)
         >>> rates.not_private.log_upper <= bound < math.log(1e-30)
         True
@@ -217,7 +218,7 @@ def rare_failure_rates(
     def bytes_seen(
         table: np.ndarray, plant: Callable[..., Planted], stream: int, done: int
     ) -> np.ndarray:
-        """Count how often each byte came up; nothing the table lists may be possible."""
+        """Count how often each byte came up; zeros if no listed failure is possible."""
         its_key = fold(key, stream)
 
         def counted(chunk: int) -> np.ndarray:

@@ -1,6 +1,5 @@
-"""What CCESA's theorems promise.
+"""Compute connection probability, share threshold and failure bounds of CCESA.
 
-Connection probability, share threshold, failure bounds.
 Paper: CCESA (Choi, Sohn, Han, Moon), Sections 4.3 and F. Plain Python and NumPy in
 float64 and in log space: bounds are natural logarithms, since 1e-40 is ordinary and
 1e-400 has no float. n -> `n`, p -> `p`, q of one step -> `q`, q_total = 1 - (1-q)^4 ->
@@ -20,87 +19,22 @@ from jaxtyping import Array
 
 from mrsa_jax._core.arrays import on_device
 from mrsa_jax._core.factories import is_chance, nan_unless
-from mrsa_jax._core.floats import usual_floats
 from mrsa_jax._core.traced import is_traced
+from mrsa_jax.secagg.failures.tails import (
+    log_binomials,
+    log_factorials,
+    log_pmf,
+    log_sum,
+)
 from mrsa_watch._base.errors import check_chance, check_integer, check_number, require
-
-# ---- Binomial tails in log space, without scipy.
-#
-# Rates of 1e-40 are ordinary here, so tails are natural logarithms.
-
-
-def log_factorials(largest: int) -> np.ndarray:
-    """Return log(i!) for i = 0..largest as float64."""
-    return np.asarray([math.lgamma(i + 1.0) for i in range(largest + 1)], np.float64)
-
-
-def log_binomials(n: int) -> np.ndarray:
-    """Return log C(n, k) for k = 0..n as float64."""
-    factorials = log_factorials(n)
-    return factorials[n] - factorials - factorials[::-1]
-
-
-def log_chance(chance: float) -> float:
-    """Return log(chance): -inf of 0, nan of nan."""
-    return (
-        math.log(chance) if chance > 0.0 else (-math.inf if chance == 0.0 else math.nan)
-    )
-
-
-@usual_floats
-def log_sum(terms: np.ndarray) -> float:
-    """Return log(sum(exp(terms))); -inf for no terms."""
-    if terms.size == 0:
-        return -math.inf
-    largest = float(terms.max())
-    if math.isinf(largest):
-        return largest
-    return largest + math.log(float(np.exp(terms - largest).sum()))
-
-
-def log_pmf(n: int, chance: float, missed: float | None = None) -> np.ndarray:
-    """Return log P(X = k), X binomial with n trials, for k = 0..n.
-
-    Args:
-        n: Trials, at least 0.
-        chance: Of one trial.
-        missed: 1 - `chance`, where it is known more exactly than the subtraction gives
-            it.
-    """
-    missed = 1.0 - chance if missed is None else missed
-    hits = np.arange(n + 1, dtype=np.float64)
-    return log_binomials(n) + _times(hits, chance) + _times(hits[::-1], missed)
-
-
-def _times(counts: np.ndarray, chance: float) -> np.ndarray:
-    """Return counts * log(chance), 0 where the count is 0."""
-    return (
-        counts * math.log(chance)
-        if chance > 0.0
-        else np.where(counts > 0.0, -np.inf, 0.0)
-    )
-
-
-def log_tail_below(n: int, chance: float, limit: float) -> float:
-    """Return log P(X < limit) for a binomial X; `limit` may be any real number."""
-    terms = max(0, min(n + 1, math.ceil(limit)))
-    return min(0.0, log_sum(log_pmf(n, chance)[:terms]))
-
-
-def log_tail_above(n: int, chance: float, limit: float) -> float:
-    """Return log P(X >= limit) for a binomial X; `limit` may be any real number."""
-    terms = max(0, min(n + 1, math.ceil(limit)))
-    return min(0.0, log_sum(log_pmf(n, chance)[terms:]))
-
-
-# ---- What CCESA's theorems promise: connection probability, share threshold, failure
-# bounds.
 
 _MOST_CLIENTS = 2**16
 
 
 def connection_probability(n: int | np.integer, total_dropout_rate: ArrayLike) -> float:
-    """Return p*, above which CCESA(n, p) is reliable and private asymptotically almost surely.
+    """Return p*, above which CCESA(n, p) is reliable and private.
+
+    Both hold asymptotically almost surely.
 
     The larger of `reliable_connection_threshold` and `private_connection_threshold`;
     for n >= 100 always the former. It falls with n like 3 sqrt(log n / n). Use it as
@@ -135,8 +69,8 @@ def connection_probability(n: int | np.integer, total_dropout_rate: ArrayLike) -
     n = check_integer(n, "n", 3)
     total = check_chance(total_dropout_rate, "total_dropout_rate")
     require(total < 0.5, "total_dropout_rate", "must be below 0.5", total_dropout_rate)
-    kept = 1.0 - total
-    return max(_private_threshold(n, kept**0.75), _reliable_threshold(n, kept))
+    lasts = 1.0 - total
+    return max(_private_threshold(n, lasts**0.75), _reliable_threshold(n, lasts))
 
 
 def reliable_connection_threshold(n: int | np.integer, q: ArrayLike) -> float:
@@ -164,9 +98,9 @@ def reliable_connection_threshold(n: int | np.integer, q: ArrayLike) -> float:
     printed form is kept, since Table G.2 and Table 2 are made with it.
     """
     n = check_integer(n, "n", 3)
-    kept = (1.0 - check_chance(q, "q")) ** 4
-    require(kept > 0.5, "q", "must be such that (1 - q)**4 is above 0.5", q)
-    return _reliable_threshold(n, kept)
+    lasts = (1.0 - check_chance(q, "q")) ** 4
+    require(lasts > 0.5, "q", "must be such that (1 - q)**4 is above 0.5", q)
+    return _reliable_threshold(n, lasts)
 
 
 def private_connection_threshold(n: int | np.integer, q: ArrayLike) -> float:
@@ -189,7 +123,9 @@ def private_connection_threshold(n: int | np.integer, q: ArrayLike) -> float:
         >>> import mrsa_jax as mj
         >>> import math
         >>> failures = mj.secagg.failures
-        >>> threshold = failures.private_connection_threshold(100, 0.0)  # M = ceil(100 - 21.46)
+        >>> threshold = failures.private_connection_threshold(
+        ...     100, 0.0
+        ... )  # M = ceil(100 - 21.46)
         >>> threshold == math.log(79) / 79
         True
 
@@ -199,23 +135,22 @@ def private_connection_threshold(n: int | np.integer, q: ArrayLike) -> float:
     return _private_threshold(n, (1.0 - check_chance(q, "q")) ** 3)
 
 
-def _reliable_threshold(n: int, kept: float) -> float:
+def _reliable_threshold(n: int, lasts: float) -> float:
     """Theorem 3 with `kept` = (1-q)^4."""
     return (3.0 * math.sqrt((n - 1) * math.log(n - 1)) - 1.0) / (
-        (n - 1) * (2.0 * kept - 1.0)
+        (n - 1) * (2.0 * lasts - 1.0)
     )
 
 
-def _private_threshold(n: int, kept: float) -> float:
+def _private_threshold(n: int, arrives: float) -> float:
     """Theorem 4 with `kept` = (1-q)^3."""
-    fewest = math.ceil(n * kept - math.sqrt(n * math.log(n)))
+    fewest = math.ceil(n * arrives - math.sqrt(n * math.log(n)))
     return math.log(fewest) / fewest if fewest >= 1 else math.inf
 
 
 def share_threshold(n: int | np.integer, p: ArrayLike) -> int:
-    """Return how many shares rebuild a secret.
+    """Return t, the least number of shares that resists the unmasking attack.
 
-    The least t that resists the unmasking attack.
     t = ceil(((n-1) p + sqrt((n-1) log(n-1)) + 1) / 2): a server that asks one half of a
     client's neighbours for one kind of share and the rest for the other then fails for
     every client, except with a chance of n / (n - 1)^2 (Proposition 1).
@@ -287,8 +222,8 @@ def reliability_bound(
         legal = is_chance(p) & is_chance(q) & (t >= 1) & jnp.isfinite(t)
         lasts = p * (1.0 - q) ** 4
         part = (t - 1.0) / (n - 1)
-        own = xlogy(part, part) + xlog1py(1.0 - part, -part)
-        gap = own - xlogy(part, lasts) - xlog1py(1.0 - part, -lasts)
+        entropy = xlogy(part, part) + xlog1py(1.0 - part, -part)
+        gap = entropy - xlogy(part, lasts) - xlog1py(1.0 - part, -lasts)
         bound = jnp.where(
             part > lasts, 0.0, jnp.minimum(0.0, math.log(n) - (n - 1) * gap)
         )
@@ -312,7 +247,7 @@ def _divergence(x: float, y: float) -> float:
     )
 
 
-def check_threshold(t: Any, argument: str = "t") -> float:
+def check_threshold(t: object, argument: str = "t") -> float:
     """Return a real threshold of at least 1 as a float, or raise naming `argument`."""
     rule = "must be finite and at least 1"
     return check_number(t, argument, rule, minimum=1.0, kind="must be a number")
@@ -342,7 +277,9 @@ def privacy_bound(n: int | np.integer, p: ArrayLike, q: ArrayLike) -> Any:
         >>> import mrsa_jax as mj
         >>> import math
         >>> round(
-        ...     mj.secagg.privacy_bound(100, mj.secagg.connection_probability(100, 0.0), 0.0)
+        ...     mj.secagg.privacy_bound(
+        ...         100, mj.secagg.connection_probability(100, 0.0), 0.0
+        ...     )
         ...     / math.log(10),
         ...     2,
         ... )
@@ -369,8 +306,8 @@ def privacy_bound(n: int | np.integer, p: ArrayLike, q: ArrayLike) -> Any:
     return min(0.0, log_sum(arrive + np.minimum(cuts, 0.0)))
 
 
-def _privacy_bound_traced(n: int, p: Any, q: Any) -> Array:
-    """Return Theorem 6's bound in a program: all cuts of at least two clients at once."""
+def _privacy_bound_traced(n: int, p: object, q: object) -> Array:
+    """Return Theorem 6's bound in a program, all cuts at once."""
     require(
         n <= 2**12,
         "n",
@@ -379,18 +316,19 @@ def _privacy_bound_traced(n: int, p: Any, q: Any) -> Array:
     )
     factorials = log_factorials(n)
     p, q = jnp.asarray(p, float), jnp.asarray(q, float)
-    legal, kept = is_chance(p) & is_chance(q), (1.0 - q) ** 3
+    legal, arrives = is_chance(p) & is_chance(q), (1.0 - q) ** 3
     m, k = np.arange(2, n + 1)[:, None], np.arange(1, n // 2 + 1)
     is_cut = k <= m // 2
     sides = np.where(is_cut, m - k, 0)
     ways = on_device(factorials[m] - factorials[k] - factorials[sides], p.dtype)
     edges = on_device(k * sides, p.dtype)
+    # [m, k]: cuts of m clients into k and m - k, half of the table empty
     cuts = logsumexp(ways + edges * jnp.log1p(-p), axis=1, where=is_cut)
     hits = on_device(m[:, 0], p.dtype)
     arrive = (
         on_device(log_binomials(n)[2:], p.dtype)
-        + xlogy(hits, kept)
-        + xlog1py(n - hits, -kept)
+        + xlogy(hits, arrives)
+        + xlog1py(n - hits, -arrives)
     )
     return nan_unless(
         legal, jnp.minimum(0.0, logsumexp(arrive + jnp.minimum(cuts, 0.0)))
@@ -403,7 +341,10 @@ def _log_arrivals(n: int, q: float) -> np.ndarray:
 
 
 def _log_cuts(m: int, log_missing: float, factorials: np.ndarray) -> float:
-    """Return log b_m, the expected number of cuts without an edge (even splits count twice)."""
+    """Return log b_m, the expected number of cuts without an edge.
+
+    Even splits count twice.
+    """
     sides = np.arange(1, m // 2 + 1)
     ways = factorials[m] - factorials[sides] - factorials[m - sides]
     return log_sum(ways + (sides * (m - sides)).astype(np.float64) * log_missing)

@@ -14,9 +14,8 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from mrsa_jax._core.status import FEWEST_IN_A_SUM
-from mrsa_jax.secagg.failures._theory import (
-    _log_arrivals,
-    check_threshold,
+from mrsa_jax.secagg.failures._theory import _log_arrivals, check_threshold
+from mrsa_jax.secagg.failures.tails import (
     log_chance,
     log_factorials,
     log_pmf,
@@ -51,7 +50,9 @@ def exact_reliability_union_bound(
         >>> import mrsa_jax as mj
         >>> failures = mj.secagg.failures
         >>> setting = (100, 0.6362, 0.0, 43)
-        >>> failures.exact_reliability_union_bound(*setting) < mj.secagg.reliability_bound(*setting)
+        >>> failures.exact_reliability_union_bound(
+        ...     *setting
+        ... ) < mj.secagg.reliability_bound(*setting)
         True
 
     Source: CCESA, proofs of Theorems 3 and 5.
@@ -64,7 +65,9 @@ def exact_reliability_union_bound(
 def log_reliability_first_moment(
     n: int | np.integer, p: ArrayLike, q: ArrayLike, t: ArrayLike
 ) -> float:
-    r"""Return the log of the expected number of clients whose secret is needed and lost.
+    r"""Return the log of the expected number of clients with a lost secret.
+
+    Only secrets that the server needs count.
 
     By Theorem 1, a round is unreliable if and only if there is such a client, so this
     is the sharpest union bound: for each client in V3, and for each of V2 \\ V3 with a
@@ -87,7 +90,9 @@ def log_reliability_first_moment(
     Examples:
         >>> import mrsa_jax as mj
         >>> failures = mj.secagg.failures
-        >>> failures.log_reliability_first_moment(50, 0.5, 0.0, 1)  # one's own share is enough
+        >>> failures.log_reliability_first_moment(
+        ...     50, 0.5, 0.0, 1
+        ... )  # one's own share is enough
         -inf
         >>> setting = (100, 0.6362, 0.0, 43)
         >>> failures.log_reliability_first_moment(
@@ -108,22 +113,25 @@ def _lost_secrets(n: int, p: float, q: float, t: float) -> tuple[float, float, f
 
     In turn for a client in V4, in V3 but not in V4, and in V2 but not in V3.
     """
-    kept = 1.0 - q
-    lasts = p * kept**4
+    stays = 1.0 - q
+    lasts = p * stays**4
+    # binomial(n - 1, lasts): neighbours that last to the end
     few = log_tail_below(n - 1, lasts, t)
     # A client of V2 \ V3 without a neighbour in V3 is not needed; it has no share left
     # at all.
-    alone = (n - 1) * log_chance(1.0 - p * kept**3)
+    alone = (n - 1) * log_chance(1.0 - p * stays**3)
     needed = few + math.log(-math.expm1(alone - few)) if alone < few else -math.inf
     return (
-        4 * log_chance(kept) + log_tail_below(n - 1, lasts, t - 1.0),
-        3 * log_chance(kept) + log_chance(q) + few,
-        2 * log_chance(kept) + log_chance(q) + needed,
+        4 * log_chance(stays) + log_tail_below(n - 1, lasts, t - 1.0),
+        3 * log_chance(stays) + log_chance(q) + few,
+        2 * log_chance(stays) + log_chance(q) + needed,
     )
 
 
 def unmasking_bound(n: int | np.integer, p: ArrayLike, t: ArrayLike) -> float:
-    """Return the log of a bound on the chance that CCESA's Appendix F attack unmasks some client.
+    """Return the log of a bound on the chance that some client is unmasked.
+
+    The attack is that of CCESA's Appendix F.
 
     A server that asks t holders for a client's self-pad seed and t others for its
     secret key learns that client's input; this needs 2 t <= |Adj| + 1. The bound is n
@@ -146,9 +154,13 @@ def unmasking_bound(n: int | np.integer, p: ArrayLike, t: ArrayLike) -> float:
         >>> failures = mj.secagg.failures
         >>> n, p = 100, 0.6362
         >>> t = mj.secagg.share_threshold(n, p)
-        >>> math.exp(failures.unmasking_bound(n, p, t)) < n / (n - 1) ** 2  # Proposition 1
+        >>> math.exp(failures.unmasking_bound(n, p, t)) < n / (
+        ...     n - 1
+        ... ) ** 2  # Proposition 1
         True
-        >>> failures.unmasking_bound(100, 0.5, 51)  # two majorities of 100 holders would meet
+        >>> failures.unmasking_bound(
+        ...     100, 0.5, 51
+        ... )  # two majorities of 100 holders would meet
         -inf
 
     Source: CCESA, Section F, before Hoeffding's step. The attack is outside Theorems 1
@@ -186,11 +198,13 @@ def log_disconnection_probability(
         >>> import mrsa_jax as mj
         >>> import math
         >>> failures = mj.secagg.failures
-        >>> round(math.exp(failures.log_disconnection_probability(3, 0.5, 0.0)), 12)  # 4 of 8
+        >>> round(
+        ...     math.exp(failures.log_disconnection_probability(3, 0.5, 0.0)), 12
+        ... )  # 4 of 8
         0.5
-        >>> failures.log_disconnection_probability(50, 0.1, 0.02) < mj.secagg.privacy_bound(
+        >>> failures.log_disconnection_probability(
         ...     50, 0.1, 0.02
-        ... )
+        ... ) < mj.secagg.privacy_bound(50, 0.1, 0.02)
         True
 
     Source: Gilbert, "Random graphs" (1959), for the recurrence over the component of a
@@ -247,7 +261,9 @@ def whole_blocks_rate(
     loss_rate: ArrayLike,
     unmasking_loss_rate: ArrayLike = 0.0,
 ) -> float:
-    """Return the probability that a round of clients who keep blocks works, over a complete graph.
+    """Return the probability that a round of clients who keep blocks works.
+
+    The graph is complete.
 
     A block that loses a member before its input arrives is left out of the sum, and its
     members do not help to unmask it; the round works if t of the others do.
@@ -278,7 +294,7 @@ def whole_blocks_rate(
         check_integer(block_size, "block_size", 1),
     )
     t = check_integer(threshold, "threshold", 1)
-    kept = (1.0 - check_chance(loss_rate, "loss_rate")) ** size
+    is_whole = (1.0 - check_chance(loss_rate, "loss_rate")) ** size
     stays = 1.0 - check_chance(unmasking_loss_rate, "unmasking_loss_rate")
     unmasked = [
         math.exp(log_tail_above(size * whole, stays, float(t)))
@@ -286,4 +302,4 @@ def whole_blocks_rate(
         else 0.0
         for whole in range(m + 1)
     ]
-    return float(np.exp(log_pmf(m, kept)) @ unmasked)
+    return float(np.exp(log_pmf(m, is_whole)) @ unmasked)

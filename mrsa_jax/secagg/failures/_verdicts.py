@@ -50,9 +50,9 @@ def verdict(adjacency: _Graph, survivors: _Alive, thresholds: _Limits) -> Verdic
     rows = _packed(adjacency)
     silent, lost = _silent_and_lost(rows, survivors, thresholds)
     components = _components(rows, survivors, silent)
-    apart = components.count > 1
+    apart = components.num_parts > 1
     # 2 t <= |Adj| + 1, without a product that could overflow
-    most = (_sizes(rows) + jnp.int32(1)) // jnp.int32(2)
+    most = (_sizes(rows) + 1) // 2
     byte = (
         _flag(NO_SUM, _ends_without_a_sum(rows, survivors, thresholds))
         | _flag(UNRELIABLE, lost.any())
@@ -70,7 +70,7 @@ def planted_byte(
     cut: Bool[Array, " n"],
     client: Int32[Array, ""],
 ) -> UInt8[Array, ""]:
-    """Return the byte of one round, with `PLANTED_FIRST` if what was planted fails first.
+    """Judge a round: `PLANTED_FIRST` is set if what was planted fails first.
 
     A client if it is the first whose secret is needed and lost; without one (-1), a cut
     of V3 if it parts the component of V3's first client from the rest.
@@ -82,7 +82,7 @@ def planted_byte(
     summed = survivors[3]
     side = _packed(summed & (cut == cut[jnp.argmax(summed)]))
     is_parted = summed.any() & (judged.first == side).all()
-    is_first = jnp.where(client >= jnp.int32(0), first_lost, is_parted)
+    is_first = jnp.where(client >= 0, first_lost, is_parted)
     return judged.byte | _flag(PLANTED_FIRST, is_first)
 
 
@@ -105,7 +105,7 @@ def _sizes(sets: _Rows) -> Int32[Array, " n"]:
 
 def _touching(rows: _Rows, part: _Set) -> Bool[Array, " n"]:
     """Mark the clients that are joined to at least one of a set."""
-    return ((rows & part[None, :]) != jnp.uint32(0)).any(axis=-1)
+    return ((rows & part[None, :]) != 0).any(axis=-1)
 
 
 def _silent_and_lost(
@@ -132,7 +132,7 @@ def _ends_without_a_sum(
     heeded = jnp.stack([*survivors[:3], sends, answers])
     lost = _silent_and_lost(rows, heeded, thresholds)[1]
     num_summed = jnp.sum(sends, dtype=jnp.int32)
-    return (num_summed < jnp.int32(FEWEST_IN_A_SUM)) | lost.any()
+    return (num_summed < FEWEST_IN_A_SUM) | lost.any()
 
 
 def _holders(rows: _Rows, present: Bool[Array, " n"]) -> Int32[Array, " n"]:
@@ -145,7 +145,7 @@ class _Flood(NamedTuple):
 
     rest: Array  # uint32[words], the living who are in no finished component
     part: Array  # uint32[words], of them, the component that grows
-    count: Array  # int32[], how many components are finished
+    num_parts: Array  # int32[], how many components are finished
     leaks: Array  # bool[], whether one of them had nobody silent in its C_l+
     first: Array  # uint32[words], the first finished component
 
@@ -170,16 +170,16 @@ def _components(rows: _Rows, survivors: _Alive, silent: Bool[Array, " n"]) -> _F
         return _Flood(
             rest=rest,
             part=jnp.where(is_whole, _first_of(rest), grown),
-            count=now.count + is_whole.astype(jnp.int32),
+            num_parts=now.num_parts + is_whole.astype(jnp.int32),
             leaks=now.leaks | (is_whole & ~protected),
-            first=jnp.where(is_whole & (now.count == 0), now.part, now.first),
+            first=jnp.where(is_whole & (now.num_parts == 0), now.part, now.first),
         )
 
     everybody = _packed(survivors[3])
     start = _Flood(
         rest=everybody,
         part=_first_of(everybody),
-        count=jnp.int32(0),
+        num_parts=jnp.int32(0),
         leaks=jnp.bool_(False),
         first=jnp.zeros_like(everybody),
     )
@@ -190,7 +190,5 @@ def _first_of(members: _Set) -> _Set:
     """Keep only the first member of a set."""
     words = jnp.arange(members.shape[0])
     # x & -x is the lowest bit of a word
-    lowest = members & (~members + jnp.uint32(1))
-    return jnp.where(
-        words == jnp.argmax(members != jnp.uint32(0)), lowest, jnp.uint32(0)
-    )
+    lowest = members & (~members + 1)
+    return jnp.where(words == jnp.argmax(members != 0), lowest, 0)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from mrsa_jax import secagg
-from mrsa_jax.secagg.failures._theory import log_pmf
+from mrsa_jax.secagg.failures.tails import log_pmf
 from mrsa_papers.ccesa._theory import COLOURS, TOTALS, step_rate
 from mrsa_papers.harness import Check, Context, Found, rows_to_frame, state
 from mrsa_papers.harness._figures import MARKERS, in_turn, legend

@@ -22,13 +22,13 @@ import pytest
 from digested import OBJECTS
 
 from mrsa_jax import ConfigurationError
-from mrsa_jax._core.sources import code_of_object
+from mrsa_jax._core.sources import Code
 
 KINDS = list(dict.fromkeys(name.partition(":")[0] for name in OBJECTS))
 
 
 def digest(thing: Any, **more: Any) -> str:
-    return code_of_object(thing, "mine", "grid", **more)[""].partition(" ")[0]
+    return Code(thing, "mine", "grid", **more)()[""].partition(" ")[0]
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -46,10 +46,10 @@ def test_digests_are_those_of_another_process() -> None:
     program = textwrap.dedent("""
         import json
         from digested import OBJECTS
-        from mrsa_jax._core.sources import code_of_object
+        from mrsa_jax._core.sources import Code
         found = {}
         for name, made in reversed(OBJECTS.items()):
-            found[name] = code_of_object(made(1), "mine", "grid")
+            found[name] = Code(made(1), "mine", "grid")()
         print(json.dumps(found))
     """)
     folder = str(pathlib.Path(__file__).parents[1])
@@ -64,9 +64,7 @@ def test_digests_are_those_of_another_process() -> None:
             words, env=own, capture_output=True, text=True, check=True
         )
         found.append(json.loads(done.stdout))
-    here = {
-        name: code_of_object(made(1), "mine", "grid") for name, made in OBJECTS.items()
-    }
+    here = {name: Code(made(1), "mine", "grid")() for name, made in OBJECTS.items()}
     for other in found:
         assert [name for name in OBJECTS if other[name] != here[name]] == []
 
@@ -206,9 +204,9 @@ def test_an_installed_package_counts_by_its_version(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     thing = notebook("import scipy.stats\ndef thing(): return scipy.stats.norm")
-    before = code_of_object(thing, "mine", "grid")
+    before = Code(thing, "mine", "grid")()
     monkeypatch.setattr("scipy.__version__", "99.0")
-    after = code_of_object(thing, "mine", "grid")
+    after = Code(thing, "mine", "grid")()
     assert after == before | {"scipy": "99.0 scipy"}
 
 
@@ -268,8 +266,7 @@ def test_what_has_no_rule_is_refused_and_counts_by_what_is_named(use: str) -> No
     ):
         digest(thing)
     several = [
-        code_of_object(thing, "mine", "grid", depends=own)
-        for own in ([3], [3], [4], ())
+        Code(thing, "mine", "grid", depends=own)() for own in ([3], [3], [4], ())
     ]
     assert several[0] == several[1]
     assert len({own["depends"] for own in several}) == 3
@@ -309,7 +306,7 @@ def test_a_path_that_is_named_stands_for_its_content(tmp_path: pathlib.Path) -> 
     file = folder / "a.txt"
 
     def found(depends: Any) -> dict[str, str]:
-        return code_of_object(max, "mine", "grid", depends=depends)
+        return Code(max, "mine", "grid", depends=depends)()
 
     with pytest.raises(ConfigurationError, match=r"`depends` must name files .*a\.txt"):
         found(file)

@@ -25,7 +25,7 @@ from flax import nnx
 
 import mrsa_jax as mj
 from mrsa_jax import ConfigurationError, study
-from mrsa_jax._core.sources import code_of_object
+from mrsa_jax._core.sources import Code
 from mrsa_jax.availability import registry as availability
 from mrsa_jax.graphs import registry as graphs
 from mrsa_jax.selection import registry as selection
@@ -247,7 +247,7 @@ def test_misuse_is_refused_before_any_work(tmp_path: pathlib.Path) -> None:
 
 
 def digest(thing: Any) -> str:
-    return code_of_object(thing, "mine", "grid")[""].partition(" ")[0]
+    return Code(thing, "mine", "grid")()[""].partition(" ")[0]
 
 
 class Wide(nn.Module):
@@ -343,15 +343,15 @@ def test_a_digest_is_that_of_another_process_and_sees_code_that_was_imported_bef
     program = textwrap.dedent("""
         import pathlib
         import own
-        from mrsa_jax._core.sources import code_of_object
-        print(code_of_object(own.A(3), "mine", "grid"))
+        from mrsa_jax._core.sources import Code
+        print(Code(own.A(3), "mine", "grid")())
         file = pathlib.Path(own.__file__)
         text = file.read_text()
         file.write_text(text.replace("RATE = 1", "RATE = 2"))
-        print(code_of_object(own.A(3), "mine", "grid"))
+        print(Code(own.A(3), "mine", "grid")())
         import importlib
         importlib.reload(own)
-        print(code_of_object(own.A(3), "mine", "grid"))
+        print(Code(own.A(3), "mine", "grid")())
         file.write_text(text)
     """)
     paths = [str(tmp_path), *sys.path]
