@@ -29,9 +29,11 @@ from mrsa_jax import (
     secagg,
     selection,
 )
+from mrsa_jax._core import array_types
 from mrsa_jax._core.factories import is_whole, nan_unless
 from mrsa_jax._core.streams import as_key
 
+ALIASES = vars(array_types)
 FAMILIES = ("availability", "selection", "graphs", "quantize", "federated")
 P = np.array([[1, 1, 0, 0], [1, 0, 1, 0], [0, 1, 1, 1]])
 KERNEL = 0.5 ** np.abs(np.subtract.outer(np.arange(3), np.arange(3)))
@@ -431,7 +433,8 @@ def test_every_factory_of_traced_numbers_is_in_the_table() -> None:
                 numbers = {
                     argument
                     for argument, about in inspect.signature(one).parameters.items()
-                    if "Array" in str(about.annotation) or argument == "dropout_rate"
+                    if "Array" in str(ALIASES.get(about.annotation, about.annotation))
+                    or argument == "dropout_rate"
                 }
                 listed = {
                     row
