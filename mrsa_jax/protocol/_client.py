@@ -153,6 +153,7 @@ class Client:
             pledge,
         )
         check_context(context, terms)
+        self._pad_context = context if terms is None else terms.bound(context)
         if terms is not None:
             is_listed = self.client < len(terms.roster)
             require(
@@ -260,8 +261,9 @@ class Client:
         """Return s_ij, agreed with a neighbour in V1, for simulations."""
         if other not in self._pair_seeds:
             secret = self._pads.agree(self._others[other][1])
-            of_round = self.round_index, self._context
-            self._pair_seeds[other] = pad_seed(secret, self.client, other, *of_round)
+            self._pair_seeds[other] = pad_seed(
+                secret, self.client, other, self.round_index, self._pad_context
+            )
         return self._pair_seeds[other]
 
     def knows(self, other: int) -> bool:
@@ -470,6 +472,10 @@ class Client:
         for signer, signature in signed.signatures:
             terms.check(signer, signature, statement)
         self._check_floor(1 + len(signed.signatures))
+        # on disk before the shares, which complete the sum, leave the client
+        if self._pledge is not None:
+            head = terms.head(self.round_index, self._survivors, self._context)
+            self._pledge.receive(self.round_index, head)
         return self._shares_for(self._survivors)
 
     def _reveal(self, message: bytes) -> bytes:

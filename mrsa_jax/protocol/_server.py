@@ -8,6 +8,7 @@ in time.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -34,6 +35,7 @@ from mrsa_jax.protocol.shamir import recover
 from mrsa_jax.secagg import PlanOutcome, SegmentPlan, admitted, segment_plan
 from mrsa_jax.secagg.outcome import judged
 from mrsa_jax.secagg.plans import only_total
+from mrsa_watch._base.errors import require
 
 
 class Server:
@@ -272,6 +274,37 @@ class Server:
         self.status = self._outcome.status
         return self.status
 
+    def evidence(self) -> dict[str, Any]:
+        """Return what a log needs so that nobody has to believe the server.
+
+        Record the sum with it as soon as the consistency check is closed: the clients
+        then hand out shares, so it counts as learnt whatever becomes of the round.
+
+        Returns:
+            `model`, `graph` and `head` in hex digits, and `signed`, the signature of
+            each client that signed the list; `evidence` of `live.Recorder.record`.
+
+        Raises:
+            UnexpectedMessageError: If the round has no consistency check, it is still
+                open, or nobody is summed.
+            ConfigurationError: If clients that are summed were sent different models.
+        """
+        terms = self._terms
+        if terms is None or self.step < 4 or not self.summed.any():
+            raise UnexpectedMessageError("the round has no signed list of survivors")
+        summed = np.flatnonzero(self.summed).tolist()
+        models = {self._contexts[client] for client in summed}
+        rule = "must be equal for all clients in the sum"
+        require(len(models) == 1, "contexts", rule, len(models))
+        (model,) = models
+        signatures = self._signatures.items()
+        return {
+            "model": model.hex(),
+            "graph": terms.graph_digest.hex(),
+            "head": terms.head(self.round_index, summed, model).hex(),
+            "signed": {client: signature.hex() for client, signature in signatures},
+        }
+
     @property
     def block_status(self) -> np.ndarray:
         """Return int32[blocks], what became of each block's sum."""
@@ -352,8 +385,12 @@ class Server:
         pair = (client, lost)
         if pair not in self._pair_seeds:
             secret = self._pad_keys[lost].agree(self._keys[client][1])
-            of_round = self.round_index, self._contexts[client]
-            self._pair_seeds[pair] = pad_seed(secret, client, lost, *of_round)
+            context = self._contexts[client]
+            if self._terms is not None:
+                context = self._terms.bound(context)
+            self._pair_seeds[pair] = pad_seed(
+                secret, client, lost, self.round_index, context
+            )
         return self._pair_seeds[pair]
 
     def _add_up(self, number: int) -> None:

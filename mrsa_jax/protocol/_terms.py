@@ -29,6 +29,9 @@ from mrsa_watch._base.values import by_value
 
 LAST_ROUND = 2**32 - 1
 """The largest number of a round, one word on the wire."""
+HEAD_BYTES = 32
+FIRST_HEAD = bytes(HEAD_BYTES)
+"""The head before the first round of a chain."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -43,6 +46,11 @@ class Terms:
     clients also sign what decides their updates, the `context` of `protocol.Client`, so
     that all mates in a sum had one model.
 
+    Each round also names the one before it: `before` is the `head` of that round, and
+    signatures and pads depend on it. So the rounds form a chain, and whoever has the
+    signatures can show that no sum between two others is missing
+    (`mrsa-watch check --roster`).
+
     The arrays are copied when the terms are built, and nobody can write to the copies.
 
     Attributes:
@@ -54,6 +62,8 @@ class Terms:
             // T; None to keep no blocks.
         session: Name of the training; rounds are counted in it.
         colluders: Clients of a neighbourhood that may collude with the server, 0 to n.
+        before: The `head` of the last round whose survivors were signed, 32 bytes;
+            zeros before the first one.
 
     Raises:
         ConfigurationError: If a field is of another type, shape or range; with blocks,
@@ -82,6 +92,7 @@ class Terms:
     blocks: np.ndarray | None = None
     session: bytes = b""
     colluders: int = 0
+    before: bytes = FIRST_HEAD
 
     def __post_init__(self) -> None:
         graph = np.asarray(check_adjacency(self.adjacency))
@@ -94,6 +105,9 @@ class Terms:
             isinstance(self.session, bytes), "session", "must be bytes", self.session
         )
         colluders = check_integer(self.colluders, "colluders", 0, n)
+        is_head = isinstance(self.before, bytes) and len(self.before) == HEAD_BYTES
+        rule = f"must be the head of the round before, {HEAD_BYTES} bytes"
+        require(is_head, "before", rule, self.before)
         if labels is not None:
             check_blocks(labels, graph, limits, colluders)
         checked: dict[str, object] = {
@@ -103,6 +117,7 @@ class Terms:
             "blocks": None if labels is None else _frozen(labels),
             "session": bytes(self.session),
             "colluders": colluders,
+            "before": bytes(self.before),
         }
         # frozen: fields are replaced by what the checks made of them
         for name, value in checked.items():
@@ -125,12 +140,59 @@ class Terms:
         return digest_of(self.session, *self.roster, blocks, text)
 
     @functools.cached_property
-    def digest(self) -> bytes:
-        """32 bytes that stand for all terms."""
+    def graph_digest(self) -> bytes:
+        """32 bytes that stand for the graph of the round and its thresholds."""
         thresholds = self.thresholds.astype("<i8").tobytes()
-        return digest_of(
-            self.lasting, np.packbits(self.adjacency).tobytes(), thresholds
-        )
+        return digest_of(np.packbits(self.adjacency).tobytes(), thresholds)
+
+    @functools.cached_property
+    def digest(self) -> bytes:
+        """32 bytes that stand for all terms, and so for all rounds before."""
+        return digest_of(self.lasting, self.graph_digest, self.before)
+
+    def bound(self, context: bytes) -> bytes:
+        """Return the context of pads, which then cancel in this chain alone."""
+        return digest_of(context, self.before)
+
+    def head(
+        self, round_index: int, survivors: Iterable[int], context: bytes = b""
+    ) -> bytes:
+        """Return 32 bytes that stand for a round and for all rounds before it.
+
+        They are `before` of the next round.
+
+        Args:
+            round_index: Round.
+            survivors: The clients in its sum.
+            context: As in `keys_statement`.
+        """
+        statement = self.survivors_statement(round_index, survivors, context)
+        return hashlib.sha256(statement).digest()
+
+    def roster_fields(self, names: Sequence[str] | None = None) -> dict[str, Any]:
+        """Return the public part that no round changes, for `mrsa-watch check --roster`.
+
+        Args:
+            names: Each client's name in the log, in the order of the roster; their
+                numbers if None.
+
+        Returns:
+            Session, keys, blocks and colluders as JSON holds them.
+
+        Raises:
+            ConfigurationError: If there are not as many names, each once.
+        """
+        count = len(self.roster)
+        listed = [str(client) for client in range(count)] if names is None else names
+        are_names = len(set(listed)) == len(listed) == count
+        require(are_names, "names", "must name each client once", len(listed), count)
+        keys = [key.hex() for key in self.roster]
+        return {
+            "session": self.session.hex(),
+            "colluders": self.colluders,
+            "blocks": None if self.blocks is None else self.blocks.tolist(),
+            "keys": dict(zip(listed, keys, strict=True)),
+        }
 
     def mates(self, client: int) -> set[int]:
         """Return the clients of a client's block, itself among them.

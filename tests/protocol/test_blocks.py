@@ -944,6 +944,10 @@ def long_games(count, seed, num_colluders, rounds=5, **setting):
             changes = {"round_index": number - int(rng.random() < 0.1 and number > 0)}
             if number > 0 and rng.random() < 0.25:
                 changes |= {"session": b"another", "blocks": rng.permutation(blocks)}
+            # the server names the round that most clients have a receipt of
+            heads = [pledge.receipts[-1][1] for pledge in pledges if pledge.receipts]
+            if heads:
+                changes["before"] = max(heads, key=heads.count)
             seeded = seed * 1000 + game * rounds + number
             room, made_up = hostile_room(
                 rng, seeded, pledges=pledges, old=sent, **(setting | changes)

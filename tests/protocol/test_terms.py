@@ -189,6 +189,7 @@ def test_every_field_is_in_the_digest():
         {"roster": ROSTER[::-1]},
         {"thresholds": np.full(N, 4)},
         {"colluders": 1},
+        {"before": bytes([1]) * 32},
         {"adjacency": np.kron(np.eye(2, dtype=bool), np.ones((2, 2), bool)) & COMPLETE},
     ]
     seen = [terms(), *(dataclasses.replace(terms(), **change) for change in changes)]

@@ -69,6 +69,10 @@ def _run(words: list[str]) -> int:
     try:
         # a program by itself, which its holders may run without us
         if words[:1] == ["check"]:
+            if any(word.startswith("--roster") for word in words):
+                from mrsa_watch import _evidence
+
+                return _evidence.main(words[1:])
             from mrsa_watch import mrsa_check
 
             return mrsa_check.main(words[1:])
@@ -230,8 +234,10 @@ def _parser() -> argparse.ArgumentParser:
             _gate,
             (),
             "check",
-            "check a certificate of an audit against its log",
-            "mrsa-watch check CERTIFICATE LOG; `mrsa-watch check --help` shows more.",
+            "check a certificate of an audit, or the signatures of a log",
+            "mrsa-watch check CERTIFICATE LOG; `mrsa-watch check --help` shows more. "
+            "mrsa-watch check --roster KEYS [--receipts FILE] LOG follows the clients' "
+            "signatures; without them, a log is the server's word.",
         ),
         (
             _preflight,
@@ -283,7 +289,7 @@ def _record(chosen: Any) -> int:
     from mrsa_watch.logs import load_exactly
 
     keys = sorted(
-        words_of("round clients sum weights status asked lost noise clip part")
+        words_of("round clients sum weights status asked lost noise clip part evidence")
     )
     rule = f"must hold round, clients and no others than {', '.join(keys)}"
     salt = b"" if chosen.plain_names else None

@@ -26,6 +26,7 @@ from mrsa_watch._base.files import user_path
 from mrsa_watch._base.locks import locked
 from mrsa_watch._register import flush_folder, write_private
 from mrsa_watch.logs import (
+    EVIDENCE,
     FORMAT,
     MOST_LINE_BYTES,
     STATUSES,
@@ -331,6 +332,7 @@ class Recorder:
         noise: float | int | None = None,
         clip: float | int | None = None,
         part: str | None = None,
+        evidence: Mapping[str, Any] | None = None,
     ) -> None:
         """Write the line of a sum; when this returns, it is on the disk.
 
@@ -356,6 +358,9 @@ class Recorder:
                 them (LoRA ranks, submodels), and `clients` are those who do. None for a
                 sum of whole updates, which every client in it trains. Each part is
                 audited by itself.
+            evidence: `model`, `graph`, `head` and `signed` (signatures by client) in hex
+                digits, as `protocol.Server.evidence` returns them with its clients'
+                numbers. None: the line is the server's word.
 
         Raises:
             ConfigurationError: If the line would break a rule of the format, or
@@ -397,11 +402,23 @@ class Recorder:
         for key, value in (("noise", noise), ("clip", clip)):
             if value is not None:
                 fields[key] = check_number(value, key, rule, 0.0)
+        if evidence is not None:
+            fields |= self._evidence(evidence)
         now = datetime.datetime.now(datetime.UTC)
         fields["time"] = now.isoformat(timespec="seconds").replace("+00:00", "Z")
         self._append(fields)
         if self._pseudonyms is not None:  # whose line is in the log now
             self._clients.add(self._clients.new(map(client_text, members)))
+
+    def _evidence(self, evidence: Mapping[str, Any]) -> dict[str, Any]:
+        """Return evidence with the log's names of those who signed."""
+        rule = f"must map {', '.join(EVIDENCE)} to their values"
+        is_whole = isinstance(evidence, Mapping) and set(evidence) == set(EVIDENCE)
+        require(is_whole, "evidence", rule, evidence)
+        signed = evidence["signed"]
+        require(isinstance(signed, Mapping), "evidence", rule, signed)
+        by_name = {self.name(client): signed[client] for client in signed}
+        return {**evidence, "signed": dict(sorted(by_name.items()))}
 
     def _names(self, clients: Any, argument: str) -> list[str]:
         """Return names; raise if two may be one's, by what pseudonyms do not show."""

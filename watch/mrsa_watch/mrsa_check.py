@@ -121,7 +121,7 @@ kernel: claim,value,by,modulus,vectors,steps
 hidden among at least: claim,clients,value,vector
 header of the log: format,version,system,aggregation,pseudonyms,run,extra
 line of the log: round,sum,status,clients,weights,asked,lost,noise,clip,time,extra,\
-part""".splitlines()
+part,model,graph,head,signed""".splitlines()
 )
 
 

@@ -1,3 +1,4 @@
+from ._evidence import EVIDENCE as EVIDENCE, Evidence as Evidence
 from ._identity import (
     AlikeError as AlikeError,
     Names as Names,

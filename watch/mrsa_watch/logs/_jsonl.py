@@ -19,6 +19,7 @@ from typing import Any, Literal, cast
 
 from mrsa_watch._base.errors import nearest
 from mrsa_watch._base.values import words_of
+from mrsa_watch.logs._evidence import EVIDENCE, Evidence, read_evidence
 from mrsa_watch.logs._identity import (
     MOST_NAME,
     AlikeError,
@@ -43,8 +44,9 @@ STATUSES = ("learnt", "aborted", "refused")
 _MOST_WHOLE = 2**63
 _NEEDED = ("system", "aggregation", "pseudonyms", "run")
 _HEADER = ("format", "version", *_NEEDED, "extra")
-_SUM = words_of(
-    "round sum status clients weights asked lost noise clip time extra part"
+_SUM = (
+    *words_of("round sum status clients weights asked lost noise clip time extra part"),
+    *EVIDENCE,
 )
 _PSEUDONYMS = re.compile(r"[0-9a-f]{8}")
 
@@ -94,6 +96,7 @@ class SumLine:
         clip: Largest norm of an update.
         line: Its number in the log.
         part: Of which coordinates it is, by a name; None for the sum of whole updates.
+        evidence: What clients signed of it; None if the log has the server's word only.
     """
 
     run: int
@@ -108,6 +111,7 @@ class SumLine:
     clip: float | None
     line: int
     part: str | None = None
+    evidence: Evidence | None = None
 
     @property
     def key(self) -> Key:
@@ -346,6 +350,7 @@ def _read_sum(fields: dict[str, Any], run: int, line: int, where: str) -> SumLin
         _size(fields, "clip", "a positive number", where),
         line,
         fields.get("part"),
+        read_evidence(fields, clients, where),
     )
 
 
@@ -466,7 +471,9 @@ def _digest(line: SumLine, extra: Any) -> bytes:
     inside = dict(zip(line.clients, map(str, weights), strict=True))
     asked = None if line.asked is None else sorted(line.asked)
     lost = {stage: sorted(names) for stage, names in line.lost.items() if names}
-    content = [line.status, inside, asked, lost, line.noise, line.clip, extra]
+    evidence = None if line.evidence is None else line.evidence.fields()
+    sizes = line.noise, line.clip
+    content = [line.status, inside, asked, lost, *sizes, extra, evidence]
     text = json.dumps(content, sort_keys=True, default=str)
     return hashlib.blake2b(text.encode(), digest_size=16).digest()
 
