@@ -143,6 +143,19 @@ def _up(path: pathlib.Path, tree: ast.Module) -> list[str]:
     return up + [f"{path}: {name[0]}" for name in parts if name[0] == "mrsa_papers"]
 
 
+def _private(path: pathlib.Path, tree: ast.Module) -> list[str]:
+    """Return the private modules of other families that a module imports."""
+    own = _family(path)
+    parts = [name.split(".") for name in _imports(tree)]
+    return [
+        f"{path}: {'.'.join(name)}"
+        for name in parts
+        if name[0] == "mrsa_jax"
+        and name[1:2] not in ([own], ["_core"], ["_version"])
+        and any(part.startswith("_") for part in name[2:])
+    ]
+
+
 def _arrows(
     paths: list[pathlib.Path], base: pathlib.Path = ROOT.parent
 ) -> dict[str, set[str]]:
@@ -204,6 +217,7 @@ def test_imports_go_down() -> None:
     """
     arrows = _arrows([ROOT / "__init__.py", *MODULES])
     found = [line for path in MODULES for line in _up(path, _tree(path))]
+    found += [line for path in MODULES for line in _private(path, _tree(path))]
     found += _arrows_up({name: there for name, there in arrows.items() if "." in name})
     found += _circles(arrows)
     papers = _arrows(PAPERS, ROOT.parent / "papers")
@@ -261,6 +275,10 @@ def test_violations_are_seen(tmp_path: pathlib.Path) -> None:
     assert _up(path, tree) == [f"{path}: study"]
     assert _up(path, ast.parse("import mrsa_papers")) == [f"{path}: mrsa_papers"]
     assert _too_early(path, tree) == [f"{path} loads scipy"]
+    doors = "from mrsa_jax.study.kinds import attacks\nfrom mrsa_jax._core.status import Status"
+    assert _private(path, ast.parse(doors)) == []
+    inside = ast.parse("def f():\n    from mrsa_jax.study import _store")
+    assert _private(path, inside) == [f"{path}: mrsa_jax.study._store"]
     assert _beside_numpy(path, tree) == [f"{path} loads scipy"]
     texts = {
         "__init__": "",
