@@ -271,6 +271,7 @@ MAKERS: dict[str, Callable[[], Any]] = {
     ),
     "Law": lambda: LAW,
     "Measurement": _measurement,
+    "Row": lambda: harness.Row("pads", note="floor"),
     "Report": lambda: mj.bench.Report((_measurement(),), (), {}, {"cores": 2}, "now"),
     "Sized": lambda: harness.Sized(3, _measurement),
     # data

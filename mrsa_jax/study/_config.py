@@ -143,10 +143,24 @@ class _Study(Shown):
     """Number of rounds, J."""
     population: PopulationConfig = PopulationConfig()
     protocol: ProtocolConfig = dataclasses.field(default_factory=ProtocolConfig)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Output(Shown):
+    """Wishes of one call; the fields of a class's first base come last."""
+
     json: bool = False
     """Print the results as JSON on standard output."""
     overwrite: bool = False
     """Replace another study in --out."""
+
+
+@dataclasses.dataclass(frozen=True)
+class _Trials(_Study):
+    """Settings of studies that simulate many trials."""
+
+    trials: Size = 50
+    """Trials of each scheme."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -180,7 +194,7 @@ class _Training(_Study):
 
 
 @dataclasses.dataclass(frozen=True)
-class DemoConfig(_Training, _Schemes):
+class DemoConfig(_Output, _Training, _Schemes):
     """Compare six selection schemes on real digits: what leaks, what it costs."""
 
     out: pathlib.Path = pathlib.Path("results/demo")
@@ -188,22 +202,16 @@ class DemoConfig(_Training, _Schemes):
 
 
 @dataclasses.dataclass(frozen=True)
-class SimulateConfig(DriftSettings, _Schemes):
+class SimulateConfig(_Output, DriftSettings, _Schemes, _Trials):
     """Study client selection alone, without training: many trials of each scheme."""
 
     rounds: Size = 200
-    trials: Size = 50
-    """Trials of each scheme."""
 
 
 @dataclasses.dataclass(frozen=True)
-class TrainConfig(_Training):
-    """Train one model under one scheme with secure aggregation, on real data."""
+class _Resumed(_Training):
+    """Settings of a training that can be resumed, of one scheme."""
 
-    out: pathlib.Path = pathlib.Path("results/train")
-    """Folder of the run: its settings, checkpoints while it trains, and at the end
-    results, figures and report.
-    """
     scheme: str = "batch_partitioning:4"
     """Scheme: uniform, weighted, partition, batch_partitioning:T[:fairness],
     crossing_partitions:T[:fairness], bernoulli:CHANCE, poisson:CHANCE:CHANCE...,
@@ -216,6 +224,16 @@ class TrainConfig(_Training):
     """
     checkpoint_every: Whole = 10
     """Rounds between two checkpoints: an interruption loses at most this many rounds.
+    """
+
+
+@dataclasses.dataclass(frozen=True)
+class TrainConfig(_Output, _Resumed):
+    """Train one model under one scheme with secure aggregation, on real data."""
+
+    out: pathlib.Path = pathlib.Path("results/train")
+    """Folder of the run: its settings, checkpoints while it trains, and at the end
+    results, figures and report.
     """
     overwrite: bool = False
     """Replace another study in --out, or start an unfinished one again."""
