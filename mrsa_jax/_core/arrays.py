@@ -202,8 +202,12 @@ def check_thresholds(
     fits = limits.ndim == 0 or (
         limits.shape[-1] == count and (batch or limits.ndim == 1)
     )
-    rule = f"must be one for all or one for each of the {count} clients"
-    require(fits, argument, rule, f"shape {limits.shape}")
+    require(
+        fits,
+        argument,
+        f"must be one for all or one for each of the {count} clients",
+        f"shape {limits.shape}",
+    )
     most = np.iinfo(np.int32).max
     if is_traced(limits):
         return jnp.where((limits >= 1) & (limits <= most), limits, most).astype(

@@ -67,11 +67,10 @@ def load_plugins(names: Iterable[str]) -> None:
     for name in names:
         is_file = name.endswith(".py") or os.sep in name
         path = pathlib.Path(name).absolute()
-        rule = "must be an existing Python file (.py), or an installed module"
         require(
             not is_file or (path.suffix == ".py" and path.is_file()),
             "plugin",
-            rule,
+            "must be an existing Python file (.py), or an installed module",
             name,
         )
         module = f"{PLUGIN}{path.stem}" if is_file else name

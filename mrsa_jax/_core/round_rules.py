@@ -205,9 +205,13 @@ def block_numbers(blocks: object, num_clients: int) -> Int32[np.ndarray, " clien
         size = check_size(blocks, "blocks")
         return np.arange(num_clients, dtype=np.int32) // np.int32(size)
     array = host_array(blocks, "blocks")
-    rule = f"must be a block size, or {num_clients} numbers of blocks"
     is_labels = array.dtype.kind in "iu" and array.shape == (num_clients,)
-    require(is_labels, "blocks", rule, f"{array.dtype} of shape {array.shape}")
+    require(
+        is_labels,
+        "blocks",
+        f"must be a block size, or {num_clients} numbers of blocks",
+        f"{array.dtype} of shape {array.shape}",
+    )
     inside = bool(array.min() >= 0 and array.max() < num_clients)
     require(
         inside,

@@ -424,13 +424,21 @@ def check_chances(value: object, argument: str, *, as_data: bool = False) -> Any
     if as_data and is_traced(value):
         return unless_traced(check_chances, value, argument, axes=1)
     is_array = isinstance(value, np.ndarray | np.generic | jax.Array | list | tuple)
-    rule = "must be a number or one number per client"
-    require(is_array or is_number(value), argument, rule, value)
+    require(
+        is_array or is_number(value),
+        argument,
+        "must be a number or one number per client",
+        value,
+    )
     array = host_array(value, argument)
     require(array.dtype.kind in "fiu", argument, "must hold real numbers", value)
     array = array.astype(np.float64)
-    rule = "must be a number or a vector with one entry per client"
-    require(array.ndim <= 1 and array.size > 0, argument, rule, f"shape {array.shape}")
+    require(
+        array.ndim <= 1 and array.size > 0,
+        argument,
+        "must be a number or a vector with one entry per client",
+        f"shape {array.shape}",
+    )
     bad = array[~((array >= 0.0) & (array <= 1.0))]
     require(bad.size == 0, argument, "must lie in [0, 1]", *bad[:1].tolist())
     return array
@@ -523,9 +531,11 @@ def spread(
         ConfigurationError: If there are numbers for another number of clients.
     """
     shape = array.shape
-    rule = f"must be one {kind} or {num_clients}, one for each client"
     require(
-        len(shape) == 0 or shape[-1] == num_clients, argument, rule, f"shape {shape}"
+        len(shape) == 0 or shape[-1] == num_clients,
+        argument,
+        f"must be one {kind} or {num_clients}, one for each client",
+        f"shape {shape}",
     )
     if len(shape) > 0:
         return array

@@ -232,17 +232,30 @@ def _checked(view: CountView) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     require(is_real, "aggregates", "must be real [rounds, d]", sums.shape)
     name = "interval_lengths"
     lengths = np.asarray(as_integers(view.interval_lengths, name, min_ndim=1))
-    rule = "must be positive and add up to the rounds of `aggregates`"
     is_positive = lengths.ndim == 1 and bool((lengths > 0).all())
     fits = is_positive and int(lengths.sum()) == len(sums)
-    require(fits, name, rule, lengths.tolist(), f"{len(sums)} rounds")
+    require(
+        fits,
+        name,
+        "must be positive and add up to the rounds of `aggregates`",
+        lengths.tolist(),
+        f"{len(sums)} rounds",
+    )
     counts = np.asarray(as_integers(view.counts, "counts")).astype(np.int64)
-    rule = "must have a row for each interval and a column for each client"
     fits = counts.ndim == 2 and len(counts) == len(lengths)
-    require(fits, "counts", rule, counts.shape)
+    require(
+        fits,
+        "counts",
+        "must have a row for each interval and a column for each client",
+        counts.shape,
+    )
     is_possible = bool(((counts >= 0) & (counts <= lengths[:, None])).all())
-    rule = "must lie between 0 and the interval's length"
-    require(is_possible, "counts", rule, counts.max())
+    require(
+        is_possible,
+        "counts",
+        "must lie between 0 and the interval's length",
+        counts.max(),
+    )
     return sums, counts, np.repeat(np.arange(len(lengths), dtype=np.int32), lengths)
 
 

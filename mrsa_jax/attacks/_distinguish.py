@@ -114,9 +114,14 @@ class Distinguish:
         sums = np.asarray(seen.aggregates, np.float64)
         test = self.test(seen.participation)
         shape = (len(test.weights), len(self.shift))
-        rule = "must be finite, with a row for each round and the shift's entries"
         fits = sums.shape == shape and bool(np.isfinite(sums).all())
-        require(fits, "aggregates", rule, sums.shape, shape)
+        require(
+            fits,
+            "aggregates",
+            "must be finite, with a row for each round and the shift's entries",
+            sums.shape,
+            shape,
+        )
         return float(test.scores(sums @ self.shift / np.linalg.norm(self.shift)))
 
     @needs_values
@@ -169,11 +174,19 @@ class Distinguish:
         The root of R is None where the others' updates are known.
         """
         weights = np.asarray(as_integers(participation, "participation"))
-        rule = "must be [rounds, clients]"
-        require(weights.ndim == 2, "participation", rule, weights.shape)
+        require(
+            weights.ndim == 2,
+            "participation",
+            "must be [rounds, clients]",
+            weights.shape,
+        )
         rounds, clients = weights.shape
-        rule = f"must be one of the {clients} clients of `participation`"
-        require(self.client < clients, "client", rule, self.client)
+        require(
+            self.client < clients,
+            "client",
+            f"must be one of the {clients} clients of `participation`",
+            self.client,
+        )
         noise = _root(self.noise, rounds, "noise")
         kernel = None
         if self.spread is not None:
@@ -239,8 +252,12 @@ def distinguish(
     _root(noise, noise.shape[0] if noise.ndim else 1, "noise")
     if kernel is not None:
         kernel = host_array(kernel, "kernel")
-        rule = "must be a matrix [rounds, rounds]"
-        require(kernel.ndim == 2, "kernel", rule, kernel.shape)
+        require(
+            kernel.ndim == 2,
+            "kernel",
+            "must be a matrix [rounds, rounds]",
+            kernel.shape,
+        )
         _root(kernel, len(kernel), "kernel")
     return Distinguish(number, vector.astype(np.float64), deviation, noise, kernel)
 

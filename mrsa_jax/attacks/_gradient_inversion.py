@@ -262,9 +262,11 @@ def inferred_labels(view: UpdateView) -> Int32[Array, "*_"]:
 def _last_bias(view: UpdateView, flat: Array) -> Array:
     leaves = jax.tree.leaves(unflatten(view.model, view.input_shape, flat))
     biases = [leaf for leaf in leaves if leaf.shape == (view.num_classes,)]
-    rule = "must have one bias with an entry for each class, or `labels` be known"
     require(
-        len(biases) == 1, "model", rule, f"{len(biases)} of {view.num_classes} entries"
+        len(biases) == 1,
+        "model",
+        "must have one bias with an entry for each class, or `labels` be known",
+        f"{len(biases)} of {view.num_classes} entries",
     )
     return biases[0]
 
@@ -282,11 +284,20 @@ def _checked(view: UpdateView) -> Float32[Array, "... dim"]:
     if view.labels is not None:
         labels = np.asarray(view.labels)
         shape = (*updates.shape[:-1], view.num_images)
-        rule = "must be one for each image"
-        require(labels.shape == shape, "labels", rule, labels.shape, shape)
+        require(
+            labels.shape == shape,
+            "labels",
+            "must be one for each image",
+            labels.shape,
+            shape,
+        )
         is_inside = bool(((labels >= 0) & (labels < view.num_classes)).all())
-        rule = f"must lie in [0, {view.num_classes})"
-        require(is_inside, "labels", rule, labels.tolist())
+        require(
+            is_inside,
+            "labels",
+            f"must lie in [0, {view.num_classes})",
+            labels.tolist(),
+        )
     return updates
 
 

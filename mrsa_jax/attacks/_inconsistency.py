@@ -112,9 +112,14 @@ class ModelInconsistency:
         key = as_key(key)
         last = client_data.num_clients - 1
         chosen = [check_integer(client, "cohort", 0, last) for client in cohort]
-        rule = "must be different clients, at least two, the target among them"
         is_round = len(set(chosen)) == len(chosen) >= 2 and target in chosen
-        require(is_round, "cohort", rule, chosen, target)
+        require(
+            is_round,
+            "cohort",
+            "must be different clients, at least two, the target among them",
+            chosen,
+            target,
+        )
         shape = tuple(client_data.inputs.shape[1:])
         alive = on_device(parameters)
         dead, is_seen = silenced(self.model, shape, alive)
@@ -221,8 +226,12 @@ def silenced(
         for name in sorted(layers, key=_by_number)
         if np.shape(layers[name].get("kernel"))[1:] == (outputs,)
     ]
-    rule = "must have hidden layers and a dense last one"
-    require(len(dense) > 0 and len(layers) > 1, "model", rule, sorted(layers))
+    require(
+        len(dense) > 0 and len(layers) > 1,
+        "model",
+        "must have hidden layers and a dense last one",
+        sorted(layers),
+    )
     # closed rectifiers: zero kernels and negative biases in all but the last layer
     dead: dict[str, dict[str, Any]] = {}
     seen: dict[str, dict[str, Any]] = {}
@@ -238,8 +247,12 @@ def silenced(
                 seen[name][leaf] = np.ones(value.shape, bool)
     answers = np.asarray(jax.jit(model.apply)({"params": dead}, noise))
     is_silent = bool((answers[0] == answers[1]).all())
-    rule = "must be silenced by closed rectifiers"
-    require(is_silent, "model", rule, "an answer that varies")
+    require(
+        is_silent,
+        "model",
+        "must be silenced by closed rectifiers",
+        "an answer that varies",
+    )
     flat, is_seen = (
         np.concatenate([np.ravel(leaf) for leaf in jax.tree.leaves(each)])
         for each in (dead, seen)

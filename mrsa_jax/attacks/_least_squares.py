@@ -92,9 +92,14 @@ class LeastSquares:
         shape = (*weights.shape[:-2], weights.shape[-1], sums.shape[-1])
         if out is None:
             out = np.empty(shape, np.float64)
-        rule = "must be a writeable float64 array of the estimates' shape"
         fits = out.shape == shape and out.dtype == np.float64 and out.flags.writeable
-        require(fits, "out", rule, f"{out.dtype} {out.shape}", shape)
+        require(
+            fits,
+            "out",
+            "must be a writeable float64 array of the estimates' shape",
+            f"{out.dtype} {out.shape}",
+            shape,
+        )
         for index in np.ndindex(weights.shape[:-2]):
             for piece, part in self._pieces(weights[index], sums[index]):
                 out[(*index, slice(None), piece)] = part
@@ -159,8 +164,12 @@ def least_squares_attack(
         rule = f"must lie in [0, {_MOST_MEMORY}]"
         rule += "; leave it out for updates that never change"
         check_number(memory, "memory", rule, 0.0, _MOST_MEMORY)
-        rule = "must stand without `ridge` and `noise`"
-        require(ridge == noise == 0, "memory", rule, memory)
+        require(
+            ridge == noise == 0,
+            "memory",
+            "must stand without `ridge` and `noise`",
+            memory,
+        )
     return LeastSquares(float(ridge), float(noise), prior, memory, float(share))
 
 
@@ -300,9 +309,14 @@ def reconstruction_error(
     """
     truth = np.asarray(true_updates, np.float64)
     guess = np.asarray(estimates, np.float64)
-    rule = "must have the shape of `true_updates`, clients x dimensions"
     fits = truth.ndim >= 2 and truth.shape == guess.shape
-    require(fits, "estimates", rule, guess.shape, truth.shape)
+    require(
+        fits,
+        "estimates",
+        "must have the shape of `true_updates`, clients x dimensions",
+        guess.shape,
+        truth.shape,
+    )
     wrong = np.square(truth - guess).sum(axis=-1)
     return _relative(wrong, np.square(truth).sum(axis=-1))
 
@@ -340,8 +354,13 @@ def streamed_errors(
     weights = _checked_participation(participation)
     sums, truth = _checked_sums(aggregates, weights), np.asanyarray(true_updates)
     shape = (*weights.shape[:-2], weights.shape[-1], sums.shape[-1])
-    rule = "must have a row for each client and the sums' length"
-    require(truth.shape == shape, "true_updates", rule, truth.shape, shape)
+    require(
+        truth.shape == shape,
+        "true_updates",
+        "must have a row for each client and the sums' length",
+        truth.shape,
+        shape,
+    )
     errors = np.empty(shape[:-1], np.float64)
     for index in np.ndindex(shape[:-2]):
         wrong, size = np.zeros(shape[-2]), np.zeros(shape[-2])
@@ -362,9 +381,13 @@ def _relative(squared_error: np.ndarray, squared_norm: np.ndarray) -> np.ndarray
 def _checked_participation(participation: Any, ndim: int | None = None) -> np.ndarray:
     integers = as_integers(participation, "participation", min_ndim=1)
     weights = host_array(integers, "participation")
-    rule = "must have a row for each sum and a column for each client"
     is_matrix = weights.ndim >= 2 if ndim is None else weights.ndim == ndim
-    require(is_matrix, "participation", rule, weights.shape)
+    require(
+        is_matrix,
+        "participation",
+        "must have a row for each sum and a column for each client",
+        weights.shape,
+    )
     return weights.astype(np.int64)
 
 
@@ -374,11 +397,20 @@ def _checked_sums(aggregates: Any, weights: np.ndarray) -> np.ndarray:
     Whether they are finite shows later.
     """
     sums = host_array(aggregates, "aggregates")
-    rule = "must have one row for each row of `participation`"
     fits = sums.ndim == weights.ndim and sums.shape[:-1] == weights.shape[:-1]
-    require(fits, "aggregates", rule, sums.shape, weights.shape)
-    rule = "must be real numbers"
-    require(sums.dtype.kind in "fiu", "aggregates", rule, f"dtype {sums.dtype}")
+    require(
+        fits,
+        "aggregates",
+        "must have one row for each row of `participation`",
+        sums.shape,
+        weights.shape,
+    )
+    require(
+        sums.dtype.kind in "fiu",
+        "aggregates",
+        "must be real numbers",
+        f"dtype {sums.dtype}",
+    )
     return sums
 
 

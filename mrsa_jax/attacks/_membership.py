@@ -258,8 +258,13 @@ def _checked(view: MembershipView) -> Array:
     for name, labels in (("inputs", view.labels), ("own_inputs", view.own_labels)):
         images = getattr(view, name)
         shape = (len(labels), *view.input_shape)
-        rule = "must be one for each label"
-        require(np.shape(images) == shape, name, rule, images.shape, shape)
+        require(
+            np.shape(images) == shape,
+            name,
+            "must be one for each label",
+            images.shape,
+            shape,
+        )
         require(len(labels) > 0, name, "must not be empty", shape)
     return targets
 

@@ -190,11 +190,20 @@ def identified(images: Any, references: Any) -> Bool[np.ndarray, "*_"]:
         [True, False, True]
     """
     guesses, known = (np.asarray(each, np.float64) for each in (images, references))
-    rule = "must be [n, height, width, channels]"
-    require(known.ndim == 4, "references", rule, known.shape)
+    require(
+        known.ndim == 4,
+        "references",
+        "must be [n, height, width, channels]",
+        known.shape,
+    )
     fits = guesses.shape[-4:] == known.shape
-    rule = "must have one image for each reference"
-    require(fits, "images", rule, guesses.shape, known.shape)
+    require(
+        fits,
+        "images",
+        "must have one image for each reference",
+        guesses.shape,
+        known.shape,
+    )
     check_finite_values(images=guesses, references=known)
     pixels = _standardised(guesses)
     nearest = (pixels @ _standardised(known).T).argmax(axis=-1)

@@ -196,13 +196,22 @@ def matched_images(images: Any, truth: Any) -> Int64[np.ndarray, " originals"]:
 
     guesses, originals = (np.asarray(each, np.float64) for each in (images, truth))
     for name, value in (("images", guesses), ("truth", originals)):
-        rule = "must be [images, height, width, channels]"
-        require(value.ndim == 4, name, rule, value.shape)
+        require(
+            value.ndim == 4,
+            name,
+            "must be [images, height, width, channels]",
+            value.shape,
+        )
     check_finite_values(images=guesses, truth=originals)
-    rule = "must be as many as the originals at least, of the same shape"
     is_alike = guesses.shape[1:] == originals.shape[1:]
     fits = is_alike and len(guesses) >= len(originals)
-    require(fits, "images", rule, guesses.shape, originals.shape)
+    require(
+        fits,
+        "images",
+        "must be as many as the originals at least, of the same shape",
+        guesses.shape,
+        originals.shape,
+    )
     flat = guesses.reshape(len(guesses), -1)
     cost = np.stack(
         [np.square(flat - image.ravel()).sum(axis=1) for image in originals]
@@ -274,12 +283,22 @@ def membership_score(
     require(is_list, "scores", "must be [samples]", values.shape)
     check_finite_values(scores=values)
     fits = members.shape == values.shape and members.dtype == np.bool_
-    rule = "must be bool, one for each score"
     received = f"{members.dtype} {members.shape}"
-    require(fits, "is_member", rule, received, values.shape)
+    require(
+        fits,
+        "is_member",
+        "must be bool, one for each score",
+        received,
+        values.shape,
+    )
     count = int(members.sum())
-    rule = "must hold members and others"
-    require(0 < count < len(members), "is_member", rule, count, len(members))
+    require(
+        0 < count < len(members),
+        "is_member",
+        "must hold members and others",
+        count,
+        len(members),
+    )
     bounds = tuple(float(rate) for rate in false_positive_rates)
     inside = all(0 < rate < 1 for rate in bounds)
     require(inside, "false_positive_rates", "must lie in (0, 1)", bounds)
@@ -324,8 +343,12 @@ def _curve(
 
 def _checked_images(images: Any, truth: Any) -> tuple[np.ndarray, np.ndarray]:
     guesses, originals = (np.asarray(each, np.float64) for each in (images, truth))
-    rule = "must be [..., height, width, channels]"
-    require(guesses.ndim >= 3, "images", rule, guesses.shape)
+    require(
+        guesses.ndim >= 3,
+        "images",
+        "must be [..., height, width, channels]",
+        guesses.shape,
+    )
     is_alike = guesses.shape == originals.shape
     require(is_alike, "truth", "must have the images' shape", originals.shape)
     check_finite_values(images=guesses, truth=originals)

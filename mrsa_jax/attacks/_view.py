@@ -38,8 +38,12 @@ def checked_range(pixel_range: tuple[float, float]) -> tuple[float, float]:
     Raise unless finite and in this order.
     """
     low, high = map(float, pixel_range)
-    rule = "must be two finite numbers, the smaller first"
-    require(-np.inf < low < high < np.inf, "pixel_range", rule, pixel_range)
+    require(
+        -np.inf < low < high < np.inf,
+        "pixel_range",
+        "must be two finite numbers, the smaller first",
+        pixel_range,
+    )
     return low, high
 
 

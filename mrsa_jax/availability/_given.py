@@ -204,10 +204,19 @@ def diurnal(
             jnp.where(legal, jnp.clip(rate + a * cosine, 0.0, 1.0), jnp.nan), phase
         )
     p = float(rate)
-    rule = "must lie between 0 and min(p, 1 - p) for a `dropout_rate` of p"
-    require(0.0 <= a <= min(p, 1.0 - p) + 1e-12, "amplitude", rule, a, p)
-    rule = "must be 0 or at least 2**-32, the unit of chances"
-    require(a == 0.0 or a >= 2.0**-32, "amplitude", rule, a)
+    require(
+        0.0 <= a <= min(p, 1.0 - p) + 1e-12,
+        "amplitude",
+        "must lie between 0 and min(p, 1 - p) for a `dropout_rate` of p",
+        a,
+        p,
+    )
+    require(
+        a == 0.0 or a >= 2.0**-32,
+        "amplitude",
+        "must be 0 or at least 2**-32, the unit of chances",
+        a,
+    )
     return cyclic(np.clip(p + a * cosine, 0.0, 1.0), phase)
 
 
@@ -241,8 +250,12 @@ class Replay:
             ConfigurationError: If the trace is of another number of clients.
         """
         shape = self.trace.shape
-        rule = f"must have {num_clients} columns, one for each client"
-        require(shape[-1] == num_clients, "trace", rule, f"shape {shape}")
+        require(
+            shape[-1] == num_clients,
+            "trace",
+            f"must have {num_clients} columns, one for each client",
+            f"shape {shape}",
+        )
         return self
 
     @one_program

@@ -92,11 +92,10 @@ class Independent:
         Keys of many trials give trials as trailing axes. One rate for an unknown number
         of clients must be spread by `for_clients` first.
         """
-        rule = "must be one rate for each client (`for_clients` spreads a single one)"
         require(
             self.thresholds.ndim == 1,
             "dropout_rate",
-            rule,
+            "must be one rate for each client (`for_clients` spreads a single one)",
             f"shape {self.thresholds.shape}",
         )
         return ~happens(
@@ -324,9 +323,13 @@ def markov(
     leave = numbers.where(always, 1.0, p / numbers.where(always, 1.0, (1.0 - p) * m))
     if numbers is np:
         short = leave > 1.0 + 1e-9
-        rule = "must be at least p / (1 - p) rounds for a `dropout_rate` of p"
         got = (*m[short][:1].tolist(), *p[short][:1].tolist())
-        require(not short.any(), "mean_absence", rule, *got)
+        require(
+            not short.any(),
+            "mean_absence",
+            "must be at least p / (1 - p) rounds for a `dropout_rate` of p",
+            *got,
+        )
     else:  # nobody is ever online
         legal = (p >= 0) & (p <= 1) & (m >= 1) & (m < jnp.inf) & (leave < 1.0 + 1e-5)
         p, leave, back = (
@@ -403,9 +406,11 @@ class IndependentSteps:
         """
         num_clients = cohort.shape[0]
         rates = self.thresholds.shape[1:]
-        rule = f"must be one rate or {num_clients}, one for each client"
         require(
-            rates in ((), (num_clients,)), "step_dropout_rate", rule, f"shape {rates}"
+            rates in ((), (num_clients,)),
+            "step_dropout_rate",
+            f"must be one rate or {num_clients}, one for each client",
+            f"shape {rates}",
         )
         words = client_words(key, num_clients)
         gone_by = [happens(words, self.thresholds[step]) for step in range(_STEPS)]

@@ -126,16 +126,25 @@ def _fits_wave(rates: Sequence[float], amplitude: float, period: int) -> None:
     require(
         len(rates) == 1, "dropout_rates", "must be one rate for a diurnal model", rates
     )
-    rule = "must give an amplitude between 0 and min(p, 1 - p) for a dropout rate of p"
     fits = 0 <= amplitude <= min(rates[0], 1 - rates[0])
-    require(fits, "availability", rule, amplitude, rates[0])
+    require(
+        fits,
+        "availability",
+        "must give an amplitude between 0 and min(p, 1 - p) for a dropout rate of p",
+        amplitude,
+        rates[0],
+    )
 
 
 def _recorded(rest: list[str]) -> tuple[Any, ...]:
     mode = rest.pop() if rest and rest[-1] in ("random", "absent") else ""
     path = pathlib.Path(":".join(rest))
-    rule = "must name an existing .npy file of booleans [rounds, clients]"
-    require(path.suffix == ".npy" and path.is_file(), "availability", rule, str(path))
+    require(
+        path.suffix == ".npy" and path.is_file(),
+        "availability",
+        "must name an existing .npy file of booleans [rounds, clients]",
+        str(path),
+    )
     return path, mode
 
 
@@ -240,8 +249,12 @@ def register(
         from mrsa_jax.availability._random import Availability
 
         model = made(factory, "an availability model", each, *parameters)
-        rule = "must make a model, with `for_clients`, `init` and `sample`"
-        require(isinstance(model, Availability), "factory", rule, model)
+        require(
+            isinstance(model, Availability),
+            "factory",
+            "must make a model, with `for_clients`, `init` and `sample`",
+            model,
+        )
         check_pytree(model, "availability")
         return model.for_clients(len(each)), getattr(model, "dropout_rates", each)
 

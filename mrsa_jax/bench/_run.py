@@ -132,8 +132,12 @@ def check_topics(topics: Sequence[str]) -> tuple[str, ...]:
         True
     """
     for topic in topics:
-        rule = f"must be a known topic; {nearest(topic, TOPICS)}"
-        require(topic in TOPICS, "topics", rule, topic)
+        require(
+            topic in TOPICS,
+            "topics",
+            f"must be a known topic; {nearest(topic, TOPICS)}",
+            topic,
+        )
     return tuple(dict.fromkeys(topics)) or tuple(TOPICS)
 
 
@@ -167,9 +171,13 @@ def _read(name: str, text: str) -> int | str:
     # exact, where a float would round 2**63 - 1
     elif _WHOLE.fullmatch(text):
         number = decimal.Decimal(text.replace("_", ""))
-    rule = "must be a positive whole number, such as 500, 1e6 or 2**32"
     fits = 0 < number < 2**63 and number == number.to_integral_value()
-    require(fits, name.replace("-", "_"), rule, text)
+    require(
+        fits,
+        name.replace("-", "_"),
+        "must be a positive whole number, such as 500, 1e6 or 2**32",
+        text,
+    )
     return int(number)
 
 
@@ -202,14 +210,21 @@ def own_cases(
     for name, values in given.items():
         argument = name.replace("-", "_")
         readers = [topic for topic in TOPICS if name in TOPICS[topic].sizes]
-        rule = f"must not be set: only {', '.join(readers)} read it"
-        require(not set(topics).isdisjoint(readers), argument, rule)
+        require(
+            not set(topics).isdisjoint(readers),
+            argument,
+            f"must not be set: only {', '.join(readers)} read it",
+        )
         is_apart = len({_read(name, value) for value in values}) == len(values)
         require(is_apart, argument, "must not contain duplicates", *values)
     cases = {topic: _cases(topic, given) for topic in topics}
     count = sum(map(len, cases.values()))
-    rule = f"must make at most {_MOST_CASES} cases"
-    require(count <= _MOST_CASES, "topics", rule, count)
+    require(
+        count <= _MOST_CASES,
+        "topics",
+        f"must make at most {_MOST_CASES} cases",
+        count,
+    )
     return cases
 
 

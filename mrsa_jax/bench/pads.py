@@ -61,9 +61,13 @@ def _named(graph: str) -> Graph:
 def num_edges(graph: str, n: int, modulus: int) -> int:
     """Return about how many edges a graph has, after checks of all three settings."""
     require(n >= 2, "n", "must be at least 2", n)
-    rule = "must be a power of two up to 2**32, or in [2, 2**31)"
     is_power = modulus & (modulus - 1) == 0 and modulus <= 2**32
-    require(modulus >= 2 and (is_power or modulus < 2**31), "modulus", rule, modulus)
+    require(
+        modulus >= 2 and (is_power or modulus < 2**31),
+        "modulus",
+        "must be a power of two up to 2**32, or in [2, 2**31)",
+        modulus,
+    )
     named = _named(graph)
     named.build(n)
     degree = named.degree(n)

@@ -77,8 +77,12 @@ def fit_law(x: Any, y: Any) -> Law:
     is_positive = bool((sizes > 0).all() and (times > 0).all())
     fits = sizes.shape == times.shape and sizes.ndim == 1 and is_positive
     require(fits, "x", "must be positive, one for each positive `y`")
-    rule = "must have at least two values"
-    require(len(np.unique(sizes)) >= 2, "x", rule, sizes.tolist())
+    require(
+        len(np.unique(sizes)) >= 2,
+        "x",
+        "must have at least two values",
+        sizes.tolist(),
+    )
     logs = np.log(sizes)
     slope, start = np.polyfit(logs, np.log(times), 1)
     free = len(sizes) - 2.0
@@ -257,8 +261,12 @@ def read_records(path: pathlib.Path) -> list[dict[str, Any]]:
         ConfigurationError: If there is no such file, or it holds no records of this
             version.
     """
-    rule = "must be a file of records, as `bench --out` writes it"
-    require(path.is_file(), "against", rule, str(path))
+    require(
+        path.is_file(),
+        "against",
+        "must be a file of records, as `bench --out` writes it",
+        str(path),
+    )
     rows = []
     for number, line in enumerate(path.read_bytes().splitlines(), 1):
         try:

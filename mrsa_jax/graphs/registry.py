@@ -175,8 +175,12 @@ def register(
             model,
         )
         check_pytree(model, "graph")
-        rule = f"must make a graph over {num_clients} clients"
-        require(model.num_clients == num_clients, "factory", rule, model.num_clients)
+        require(
+            model.num_clients == num_clients,
+            "factory",
+            f"must make a graph over {num_clients} clients",
+            model.num_clients,
+        )
         return model
 
     def degree(num_clients: int, *parameters: Any) -> int:
@@ -188,8 +192,13 @@ def register(
 def _over_blocks(num_clients: int, block_size: int, degree: int) -> GraphModel:
     from mrsa_jax.graphs.models import harary, over_blocks
 
-    rule = "must have blocks that divide the clients of a round"
-    require(num_clients % block_size == 0, "graph", rule, block_size, num_clients)
+    require(
+        num_clients % block_size == 0,
+        "graph",
+        "must have blocks that divide the clients of a round",
+        block_size,
+        num_clients,
+    )
     return over_blocks(harary(num_clients // block_size, degree), block_size)
 
 

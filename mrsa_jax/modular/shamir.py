@@ -152,20 +152,32 @@ def _check_points(points: Any, used: Any, prime: int) -> None:
         return
     array = host_array(points, "points")
     is_matrix = array.ndim == 2 and array.dtype.kind in "iu"
-    rule = "must be integers [secrets, holders]"
-    require(is_matrix, "points", rule, f"{array.dtype} of shape {array.shape}")
+    require(
+        is_matrix,
+        "points",
+        "must be integers [secrets, holders]",
+        f"{array.dtype} of shape {array.shape}",
+    )
     counted = np.broadcast_to(used, array.shape)
     most = min(MOST_POINTS, prime - 1)
     outside = array[counted & ((array < 1) | (array > most))]
-    rule = f"must lie in [1, {most}], because the share at 0 is the secret itself"
-    require(outside.size == 0, "points", rule, *outside[:1].tolist())
+    require(
+        outside.size == 0,
+        "points",
+        f"must lie in [1, {most}], because the share at 0 is the secret itself",
+        *outside[:1].tolist(),
+    )
     # Points that are not used become 0, which no point is, and are the first of each
     # row.
     ordered = np.sort(np.where(counted, array, 0), axis=1)
     is_repeated = (ordered[:, 1:] == ordered[:, :-1]) & (ordered[:, 1:] > 0)
     repeated = ordered[:, 1:][is_repeated]
-    rule = "must be distinct for each secret"
-    require(repeated.size == 0, "points", rule, *repeated[:1].tolist())
+    require(
+        repeated.size == 0,
+        "points",
+        "must be distinct for each secret",
+        *repeated[:1].tolist(),
+    )
 
 
 def _check_residues(values: Any, argument: str, prime: int) -> None:
@@ -175,8 +187,12 @@ def _check_residues(values: Any, argument: str, prime: int) -> None:
     array = host_array(values, argument)
     require(array.dtype.kind in "iu", argument, "must hold integers", str(array.dtype))
     outside = array[(array < 0) | (array >= prime)]
-    rule = f"must lie in [0, {prime}), the residues modulo `prime`"
-    require(outside.size == 0, argument, rule, *outside[:1].tolist())
+    require(
+        outside.size == 0,
+        argument,
+        f"must lie in [0, {prime}), the residues modulo `prime`",
+        *outside[:1].tolist(),
+    )
 
 
 @functools.partial(jax.jit, static_argnames=("prime",))

@@ -279,9 +279,13 @@ def _checked_rows(rows: Sequence[tuple[str, Any]]) -> list[np.ndarray]:
     require(len(rows) > 0, "rows", "must hold a row at least", len(rows))
     images = [np.asarray(row, np.float64) for _, row in rows]
     for row in images:
-        rule = "must be images [n, height, width, 1 or 3], n at least 1"
         is_grid = row.ndim == 4 and row.shape[-1] in (1, 3) and row.size > 0
-        require(is_grid, "rows", rule, row.shape)
+        require(
+            is_grid,
+            "rows",
+            "must be images [n, height, width, 1 or 3], n at least 1",
+            row.shape,
+        )
         is_finite = bool(np.isfinite(row).all())
         require(is_finite, "rows", "must be finite", "nan or infinity")
     return images
@@ -299,7 +303,12 @@ def _checked_scores(
         if line is None:
             texts.append(None)
             continue
-        rule = "must be one for each image"
-        require(len(line) == len(row), "scores", rule, line, len(row))
+        require(
+            len(line) == len(row),
+            "scores",
+            "must be one for each image",
+            line,
+            len(row),
+        )
         texts.append([v if isinstance(v, str) else f"{float(v):.3g}" for v in line])
     return texts

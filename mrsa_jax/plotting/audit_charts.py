@@ -246,8 +246,12 @@ def plot_exposure_routes(
     """
     check_known(who, "who", _WHO, "a known choice of clients")
     are_single = all(risk.either.exposing.ndim == 1 for risk in results.values())
-    rule = "must map labels to chances of one history each"
-    require(bool(results) and are_single, "results", rule, list(results))
+    require(
+        bool(results) and are_single,
+        "results",
+        "must map labels to chances of one history each",
+        list(results),
+    )
     return draw(routes_chart(results, who), ax=ax)
 
 

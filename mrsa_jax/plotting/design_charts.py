@@ -237,8 +237,12 @@ def _matrix(history: Any) -> np.ndarray:
 
     rows = np.asarray(as_integers(history, "history"))
     require(rows.ndim == 2, "history", "must be a matrix [rounds, clients]", rows.shape)
-    rule = "must have at most 10**7 cells: draw some of its rounds or clients"
-    require(rows.size <= _MOST, "history", rule, rows.size)
+    require(
+        rows.size <= _MOST,
+        "history",
+        "must have at most 10**7 cells: draw some of its rounds or clients",
+        rows.size,
+    )
     return rows
 
 

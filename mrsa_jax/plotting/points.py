@@ -221,12 +221,20 @@ def plot_points(
     drawn = table[table[variable].notna()]
     require(len(drawn) > 0, "variable", "must have values", variable)
     is_number = drawn[x].dtype.kind in "iuf"
-    rule = "must not name an axis without numbers"
-    require(is_number or "x" not in log, "log", rule, log)
+    require(
+        is_number or "x" not in log,
+        "log",
+        "must not name an axis without numbers",
+        log,
+    )
     chart = points_chart(drawn, variable, x, hue, log=log)
     count = len(chart.lines)
-    rule = f"must have at most {_MOST_CURVES} values"
-    require(count <= _MOST_CURVES, "hue", rule, count)
+    require(
+        count <= _MOST_CURVES,
+        "hue",
+        f"must have at most {_MOST_CURVES} values",
+        count,
+    )
     return draw(chart, ax=ax)
 
 
@@ -299,8 +307,12 @@ def plot_accuracy_epsilon(
     missing = [name for name in needed if name not in table]
     require(not missing, "table", f"must have the columns {', '.join(needed)}", missing)
     noisy = np.isfinite(table["epsilon_worst"]) & table["accuracy"].notna()
-    rule = "must have a point with noise and an accuracy"
-    require(bool(noisy.any()), "table", rule, len(table))
+    require(
+        bool(noisy.any()),
+        "table",
+        "must have a point with noise and an accuracy",
+        len(table),
+    )
     return draw(accuracy_epsilon_chart(table, hue), ax=ax)
 
 

@@ -128,12 +128,16 @@ class Client:
         others = list(neighbours)
         require(all(map(is_integer, others)), "neighbours", rule, others)
         self.neighbours = tuple(sorted(map(int, others)))
-        rule = "must be other clients, each once"
         proper = (
             len(set(self.neighbours)) == len(self.neighbours)
             and client not in self.neighbours
         )
-        require(proper, "neighbours", rule, self.neighbours)
+        require(
+            proper,
+            "neighbours",
+            "must be other clients, each once",
+            self.neighbours,
+        )
         self.threshold = check_integer(threshold, "threshold", 1)
         self.round_index = check_integer(round_index, "round_index", 0, 2**32 - 1)
         self._plan, self._values, self._context = plan, values, context

@@ -66,8 +66,12 @@ def share_all(
     """Share several secrets with the same holders: uint32[secrets, points, 9]."""
     for secret in secrets:
         require(isinstance(secret, bytes), "secret", "must be bytes", secret)
-        rule = f"must be {_SECRET_BYTES} bytes long"
-        require(len(secret) == _SECRET_BYTES, "secret", rule, len(secret))
+        require(
+            len(secret) == _SECRET_BYTES,
+            "secret",
+            f"must be {_SECRET_BYTES} bytes long",
+            len(secret),
+        )
     t = check_integer(threshold, "threshold", 1)
     where = _checked_points(points)
     # Values at m points are as random under degree m as under any larger one.

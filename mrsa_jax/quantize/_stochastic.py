@@ -314,14 +314,22 @@ def stochastic(
     require(len(ends) == 2, "value_range", "must hold two numbers", value_range)
     lower, upper = ends if is_traced(ends) else map(float, ends)
     if value_range is None:
-        rule = "must be positive and finite"
         legal = is_traced(upper) or 0 < upper < math.inf
-        require(legal, "clip", rule, clip)
+        require(
+            legal,
+            "clip",
+            "must be positive and finite",
+            clip,
+        )
         lower = -upper
     elif not is_traced(ends):
         ordered = -math.inf < lower < upper < math.inf
-        rule = "must be finite with r1 < r2"
-        require(ordered, "value_range", rule, value_range)
+        require(
+            ordered,
+            "value_range",
+            "must be finite with r1 < r2",
+            value_range,
+        )
     if is_traced(levels, lower, upper):  # sums of what is no quantizer are NaN
         is_range = (lower < upper) & jnp.isfinite(lower) & jnp.isfinite(upper)
         legal = is_whole(levels, 2, _MAX_LEVELS) & is_range
@@ -444,6 +452,10 @@ def following_range(
     rule = "must be positive and finite"
     times = check_number(multiplier, "multiplier", rule, POSITIVE)
     least = check_number(floor, "floor", rule, POSITIVE)
-    rule = 'must be at least 1 for statistic "max"'
-    require(statistic != "max" or times >= 1, "multiplier", rule, multiplier)
+    require(
+        statistic != "max" or times >= 1,
+        "multiplier",
+        'must be at least 1 for statistic "max"',
+        multiplier,
+    )
     return FollowingRange(jnp.float32(times), jnp.float32(least), statistic)

@@ -293,5 +293,10 @@ def _check_sum(
     levels: int, total: int, modulus: int, factor: str = "total weight"
 ) -> None:
     largest = total * (levels - 1)
-    rule = f"must exceed {factor} * (num_levels - 1)"
-    require(modulus > largest, "modulus", rule, modulus, largest)
+    require(
+        modulus > largest,
+        "modulus",
+        f"must exceed {factor} * (num_levels - 1)",
+        modulus,
+        largest,
+    )

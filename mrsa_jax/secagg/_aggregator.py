@@ -210,8 +210,11 @@ class RingAverage:
         Raises:
             ConfigurationError: As `aggregate`.
         """
-        rule = "must not be set: the aggregator was built without `max_weight`"
-        require(self.total_weight is not None, "weights", rule)
+        require(
+            self.total_weight is not None,
+            "weights",
+            "must not be set: the aggregator was built without `max_weight`",
+        )
         passed: Any = (
             np.ones(self.num_participants, np.uint32) if weights is None else weights
         )
@@ -222,8 +225,12 @@ class RingAverage:
         else:
             checked = check_weights(passed, "weights")
         fits = checked.shape == (self.num_participants,)
-        rule = f"must be {self.num_participants}, one a slot"
-        require(fits, "weights", rule, checked.shape)
+        require(
+            fits,
+            "weights",
+            f"must be {self.num_participants}, one a slot",
+            checked.shape,
+        )
         if is_traced(checked, cohort):
             return jnp.where(cohort, checked, 0)
         checked = np.where(np.asarray(cohort), checked, np.uint32(0))

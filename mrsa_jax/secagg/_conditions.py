@@ -247,16 +247,24 @@ def _check_survivors(survivors: _Matrix, clients: int) -> Any:
     is_known = not isinstance(survivors, jax.core.Tracer)
     alive: Any = host_array(survivors, "survivors") if is_known else survivors
     require(alive.dtype == np.bool_, "survivors", "must hold bools", str(alive.dtype))
-    rule = f"must have shape (5, {clients}): V_0 to V_4 of the graph's clients"
-    require(alive.shape[-2:] == (5, clients), "survivors", rule, alive.shape)
+    require(
+        alive.shape[-2:] == (5, clients),
+        "survivors",
+        f"must have shape (5, {clients}): V_0 to V_4 of the graph's clients",
+        alive.shape,
+    )
     if is_traced(alive):
         return alive
     back = np.argwhere(alive[..., 1:, :] & ~alive[..., :-1, :])
-    rule = "must be nested, each set within the one before"
     problems = [
         f"client {at[-1]} in V_{at[-2] + 1} and not in V_{at[-2]}" for at in back[:1]
     ]
-    require(not problems, "survivors", rule, *problems)
+    require(
+        not problems,
+        "survivors",
+        "must be nested, each set within the one before",
+        *problems,
+    )
     return alive
 
 
@@ -280,8 +288,12 @@ def _verdict(core: Callable[..., Array], *round_: _Matrix) -> Any:
         np.broadcast_shapes(graphs.shape[:-2], alive.shape[:-2], limits.shape[:-1])
     except ValueError:
         shapes = [str(a.shape) for a in (graphs, alive, limits)]
-        rule = "must have leading axes that broadcast with the rest"
-        require(False, "survivors", rule, *shapes)
+        require(
+            False,
+            "survivors",
+            "must have leading axes that broadcast with the rest",
+            *shapes,
+        )
     # axes that broadcast are meant to, whatever a user forbids elsewhere
     with jax.numpy_rank_promotion("allow"):
         verdict = core(*map(on_device, (graphs, alive, limits)))

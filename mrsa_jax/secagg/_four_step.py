@@ -259,8 +259,11 @@ def _check_fits(seeds: Seeds, n: int, pairs: np.ndarray) -> None:
     expected = ((n, 8), (len(pairs), 8))
     require(shapes == expected, "seeds", f"must have shapes {expected}", shapes)
     same = np.array_equal(seeds.edges, pairs)
-    rule = "must belong to the edges of `adjacency`, in lexicographic order"
-    require(same, "seeds", rule)
+    require(
+        same,
+        "seeds",
+        "must belong to the edges of `adjacency`, in lexicographic order",
+    )
     ids = np.asarray(seeds.client_ids)
     in_order = np.array_equal(ids, np.arange(n))
     require(in_order, "seeds", "must number the clients from 0", ids.tolist())

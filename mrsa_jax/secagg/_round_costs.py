@@ -172,8 +172,13 @@ def round_costs(
     signs = None if signers is None else np.asarray(signers)
     if signs is not None:
         fits = signs.dtype == np.bool_ and signs.shape == summed.shape
-        rule = f"must be bool{list(summed.shape)}"
-        require(fits, "signers", rule, signs.dtype, signs.shape)
+        require(
+            fits,
+            "signers",
+            f"must be bool{list(summed.shape)}",
+            signs.dtype,
+            signs.shape,
+        )
     return count_costs(CheckedRounds(graph, alive, limits, summed, sums), signs)
 
 
@@ -293,12 +298,22 @@ def _blocks(
 ) -> SegmentPlan:
     """Return the checked plan, or one block of everybody."""
     if plan is None:
-        rule = "must be given, with `modulus`, where there is no `plan`"
-        require(dim is not None and modulus is not None, "dim", rule, dim, modulus)
+        require(
+            dim is not None and modulus is not None,
+            "dim",
+            "must be given, with `modulus`, where there is no `plan`",
+            dim,
+            modulus,
+        )
         d, ring = check_integer(dim, "dim", 1), check_modulus(modulus)
         return (Block(tuple(range(num_clients)), 0, d, ring),)
-    rule = "must be given without `dim` and `modulus`"
-    require(dim is None and modulus is None, "plan", rule, dim, modulus)
+    require(
+        dim is None and modulus is None,
+        "plan",
+        "must be given without `dim` and `modulus`",
+        dim,
+        modulus,
+    )
     return segment_plan(plan, num_clients)
 
 

@@ -139,9 +139,11 @@ def survivors_by_step(
 ) -> Bool[Array, "5 participants"]:
     """Return V0 to V4 by slot: as passed, or drawn by an average's own steps."""
     require(survivors.dtype == np.bool_, "survivors", "must be bool", survivors.dtype)
-    rule = f"must have one row, or V0 to V4, of {count} slots"
     require(
-        survivors.shape in ((count,), (5, count)), "survivors", rule, survivors.shape
+        survivors.shape in ((count,), (5, count)),
+        "survivors",
+        f"must have one row, or V0 to V4, of {count} slots",
+        survivors.shape,
     )
     cohort = on_device(survivors)
     if cohort.ndim == 2:

@@ -86,9 +86,13 @@ def noisy_codes(
     everybody = jnp.ones(ids.shape, jnp.bool_)
     codes, _, is_finite = encoded(quantizer, key, values, ids)
     if not is_traced(is_finite):
-        rule = "must be finite: a client whose update is not must not send it"
         lost = np.flatnonzero(~np.asarray(is_finite)).tolist()
-        require(not lost, "updates", rule, *(f"row {row}" for row in lost[:1]))
+        require(
+            not lost,
+            "updates",
+            "must be finite: a client whose update is not must not send it",
+            *(f"row {row}" for row in lost[:1]),
+        )
     on_steps = None if noise is None else on_lattice(noise, quantizer)
     return with_noise(quantizer, on_steps, key, codes, ids, everybody, bits=bits)[0]
 

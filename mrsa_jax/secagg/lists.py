@@ -96,13 +96,20 @@ def check_blocks(
         return
     settings = np.column_stack([closed, thresholds])[in_graph]
     first_mate = np.argmax(mates[np.ix_(in_graph, in_graph)], axis=1)
-    rule = "must give the clients of a block the same neighbours and the same threshold"
-    require(bool((settings == settings[first_mate]).all()), "adjacency", rule)
+    require(
+        bool((settings == settings[first_mate]).all()),
+        "adjacency",
+        "must give the clients of a block the same neighbours and the same threshold",
+    )
     least = (closed.sum(axis=1) + colluders) // 2 + 1
     short = np.flatnonzero(in_graph & (thresholds < least))[:1]
-    rule = "must be more than half of a client's neighbourhood and the colluders in it"
     problems = [f"{thresholds[i]} for client {i}, not {least[i]}" for i in short]
-    require(not problems, "thresholds", rule, *problems)
+    require(
+        not problems,
+        "thresholds",
+        "must be more than half of a client's neighbourhood and the colluders in it",
+        *problems,
+    )
 
 
 def check_plan(blocks: Int[np.ndarray, " n"], plan: SegmentPlan) -> None:

@@ -158,15 +158,30 @@ def _checked(block: Block, num_participants: int, dim: int) -> Block:
     require(are_integers, "members", "must hold integers", block.members)
     members = tuple(map(int, block.members))
     ascending = all(low < high for low, high in itertools.pairwise(members))
-    rule = "must be ascending and not empty"
-    require(len(members) > 0 and ascending, "members", rule, members)
+    require(
+        len(members) > 0 and ascending,
+        "members",
+        "must be ascending and not empty",
+        members,
+    )
     inside = members[0] >= 0 and members[-1] < num_participants
-    rule = "must lie in [0, num_participants)"
-    require(inside, "members", rule, members, num_participants)
+    require(
+        inside,
+        "members",
+        "must lie in [0, num_participants)",
+        members,
+        num_participants,
+    )
     start = check_integer(block.start, "start", 0)
     stop = check_integer(block.stop, "stop", 1)
-    rule = "must satisfy 0 <= start < stop <= dim"
-    require(start < stop <= dim, "start", rule, start, stop, dim)
+    require(
+        start < stop <= dim,
+        "start",
+        "must satisfy 0 <= start < stop <= dim",
+        start,
+        stop,
+        dim,
+    )
     modulus = check_modulus(block.modulus)
     if block.levels is not None:
         check_fits(block.levels, len(members), modulus)

@@ -111,8 +111,12 @@ def key_material(seed: int | np.integer | bytes) -> UInt32[Array, " 8"]:
     if isinstance(seed, bytes):
         payload = b"bytes\x00" + seed
     else:
-        rule = "must be a non-negative integer or bytes"
-        require(is_integer(seed) and int(seed) >= 0, "seed", rule, seed)
+        require(
+            is_integer(seed) and int(seed) >= 0,
+            "seed",
+            "must be a non-negative integer or bytes",
+            seed,
+        )
         number = int(seed)
         length = (number.bit_length() + 7) // 8
         payload = b"int\x00" + number.to_bytes(length, "little")

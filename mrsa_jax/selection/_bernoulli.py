@@ -179,9 +179,13 @@ def poisson(num_clients: int, probability: Numbers) -> BernoulliSelection:
     """
     n = check_size(num_clients, "num_clients")
     chances = _chance.check_chances(probability, "probability", as_data=True)
-    rule = "must be one number or one for each client"
     fits = chances.ndim == 0 or chances.size == n
-    require(fits, "probability", rule, f"{chances.size} numbers, {n} clients")
+    require(
+        fits,
+        "probability",
+        "must be one number or one for each client",
+        f"{chances.size} numbers, {n} clients",
+    )
     return BernoulliSelection(on_device(_chance.threshold(chances)), n)
 
 

@@ -216,8 +216,13 @@ def _build(
     filled = np.zeros(shape, np.int64)
     filled.ravel()[flat] = 1
     largest = size * int(filled.sum(axis=2).max(axis=1).sum())
-    rule = "must be at most what disjoint lines hold, one class in each component"
-    require(cohort_size <= largest, "cohort_size", rule, cohort_size, largest)
+    require(
+        cohort_size <= largest,
+        "cohort_size",
+        "must be at most what disjoint lines hold, one class in each component",
+        cohort_size,
+        largest,
+    )
     parted = np.flatnonzero((lines_of[1:] != lines_of[:-1]).any(axis=1)) + 1
     block = int(np.gcd.reduce(np.append(parted, num_clients)))
     return LineSelection(
@@ -410,8 +415,13 @@ def from_lines(
     sizes = matrix.sum(axis=1)
     least = int(sizes.min())
     size = int(sizes.max())
-    rule = "must hold lines of one size, at least 1"
-    require(1 <= least == size, "lines", rule, least, size)
+    require(
+        1 <= least == size,
+        "lines",
+        "must hold lines of one size, at least 1",
+        least,
+        size,
+    )
     alone = np.flatnonzero(~matrix.any(axis=0)).tolist()
     require(not alone, "lines", "must hold every client; missing", *alone[:3])
     k = check_size(cohort_size, "cohort_size")
@@ -424,9 +434,13 @@ def from_lines(
         fits = len(kinds) == len(members)
         require(fits, "classes", "must be one for each line", len(kinds), len(members))
         places = kinds[:, None] * matrix.shape[1] + members
-        rule = "must hold lines of which none cross"
         apart = np.unique(places).size == places.size
-        require(apart, "classes", rule, list(classes))
+        require(
+            apart,
+            "classes",
+            "must hold lines of which none cross",
+            list(classes),
+        )
     return _build(members, kinds, matrix.shape[1], k, fairness)
 
 

@@ -153,8 +153,12 @@ def rollout_many(
     """
     count = len(seeds)
     lengths = (count, len(selectors), len(availabilities))
-    rule = "must be as many as the other lists, and at least one"
-    require(count > 0 and len(set(lengths)) == 1, "seeds", rule, *lengths)
+    require(
+        count > 0 and len(set(lengths)) == 1,
+        "seeds",
+        "must be as many as the other lists, and at least one",
+        *lengths,
+    )
     pairs = zip(selectors, availabilities, strict=True)
     checked = [_rollout._check(*pair, num_rounds) for pair in pairs]
     rounds = checked[0][0]
@@ -163,8 +167,11 @@ def rollout_many(
     schemes = list(zip(selectors, [bound for _, bound in checked], strict=True))
     start = check_integer(first, "first", 0, 2**31 - trials)
     program = program_of(schemes[0])
-    rule = "must all be of one program: of one class, with the same sizes"
-    require(all(program_of(scheme) == program for scheme in schemes), "selectors", rule)
+    require(
+        all(program_of(scheme) == program for scheme in schemes),
+        "selectors",
+        "must all be of one program: of one class, with the same sizes",
+    )
     keys = [as_key(seed) for seed in seeds]
     over = checked_mesh(mesh)
     # three ways to the same bits: compiled loops, one configuration after another where

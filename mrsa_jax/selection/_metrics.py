@@ -302,9 +302,11 @@ def expected_cardinality(
     rates = check_chances(dropout_rate, "dropout_rate", as_data=True)
     numbers: Any = jnp if is_traced(rates) else np
     if rates.ndim == 1:
-        rule = "must hold one rate for each client"
         require(
-            rates.size == n, "dropout_rate", rule, f"{rates.size} rates, {n} clients"
+            rates.size == n,
+            "dropout_rate",
+            "must hold one rate for each client",
+            f"{rates.size} rates, {n} clients",
         )
     if is_traced(rates):
         rates = nan_unless(is_chance(rates).all(), rates)
@@ -381,9 +383,11 @@ def chances_of_some(
 def _by_block(blocks: Any, n: int, t: int) -> np.ndarray:
     """Return the clients sorted by block, or raise unless every block has T of them."""
     labels = integer_or_vector(blocks, "blocks")
-    rule = "must hold one integer for each client"
     require(
-        labels.ndim == 1 and labels.size == n, "blocks", rule, f"shape {labels.shape}"
+        labels.ndim == 1 and labels.size == n,
+        "blocks",
+        "must hold one integer for each client",
+        f"shape {labels.shape}",
     )
     names, sizes = np.unique(labels, return_counts=True)
     rule = "must name each block as often as `privacy_target`"

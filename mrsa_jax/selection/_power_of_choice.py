@@ -218,8 +218,12 @@ def power_of_choice(
     require(down >= 1e-9, "decay", "must be at least 1e-9", down)
     fall, rise = np.negative(_units(np.asarray(down))), _units(np.asarray(up))
     for name, factor, step in (("decay", down, fall), ("recovery", up, rise)):
-        rule = "must be 1 or differ from it by 6e-8 or more, not to be rounded to it"
-        require(factor == 1.0 or int(step) != 0, name, rule, factor)
+        require(
+            factor == 1.0 or int(step) != 0,
+            name,
+            "must be 1 or differ from it by 6e-8 or more, not to be rounded to it",
+            factor,
+        )
     numbers = (_units(high), _units(low), fall, rise)
     highest, lowest, falls, rises = map(on_device, numbers)
     return PowerOfChoice(jnp.int32(k), jnp.int32(d), highest, lowest, falls, rises, n)
@@ -228,8 +232,12 @@ def power_of_choice(
 def _losses(value: object, argument: str, num_clients: int) -> np.ndarray:
     losses = number_or_vector(value, argument)
     fits = losses.ndim == 0 or losses.size == num_clients
-    rule = "must be one number or one for each client"
-    require(fits, argument, rule, f"{losses.size} numbers, {num_clients} clients")
+    require(
+        fits,
+        argument,
+        "must be one number or one for each client",
+        f"{losses.size} numbers, {num_clients} clients",
+    )
     bad = losses[~((losses >= 1e-30) & (losses <= 1e30))]
     require(bad.size == 0, argument, "must lie in [1e-30, 1e30]", *bad[:1].tolist())
     return np.broadcast_to(losses, (num_clients,))

@@ -227,8 +227,12 @@ def _check(
 ) -> tuple[int, Availability]:
     rounds = check_size(num_rounds, "num_rounds")
     check_selector(selector)
-    rule = "must have `for_clients`, `init` and `sample`"
-    require(isinstance(availability, Availability), "availability", rule, availability)
+    require(
+        isinstance(availability, Availability),
+        "availability",
+        "must have `for_clients`, `init` and `sample`",
+        availability,
+    )
     return rounds, availability.for_clients(selector.num_clients)
 
 

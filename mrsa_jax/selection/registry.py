@@ -284,9 +284,14 @@ def _whole_grids(num_clients: int, cohort_size: int, scheme: Scheme) -> None:
 
 def _enough_candidates(num_clients: int, cohort_size: int, scheme: Scheme) -> None:
     (number,) = scheme.parameters
-    rule = "must give from `cohort_size` to `num_clients` candidates"
     fits = cohort_size <= number <= num_clients
-    require(fits, "scheme", rule, scheme.written, f"{cohort_size} to {num_clients}")
+    require(
+        fits,
+        "scheme",
+        "must give from `cohort_size` to `num_clients` candidates",
+        scheme.written,
+        f"{cohort_size} to {num_clients}",
+    )
 
 
 def _poisson(num_clients: int, cohort_size: int, *chances: float) -> Any:
@@ -455,9 +460,11 @@ def register(
 
         built = made(factory, "a selector", num_clients, cohort_size, *parameters)
         selector = check_selector(built)
-        rule = f"must make a selector over {num_clients} clients"
         require(
-            selector.num_clients == num_clients, "factory", rule, selector.num_clients
+            selector.num_clients == num_clients,
+            "factory",
+            f"must make a selector over {num_clients} clients",
+            selector.num_clients,
         )
         return selector
 

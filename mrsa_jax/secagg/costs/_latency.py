@@ -168,8 +168,11 @@ def round_latency(
     """
     sends = np.asarray(costs.sends)
     is_known = bool(np.isin(sends, (0, 1)).all())
-    rule = "must be of rounds whose dropouts are known (`round_costs`)"
-    require(is_known, "costs", rule)
+    require(
+        is_known,
+        "costs",
+        "must be of rounds whose dropouts are known (`round_costs`)",
+    )
     seconds = _seconds(
         model,
         on_device(sends.astype(np.bool_)),

@@ -183,8 +183,12 @@ def failure_rates(
     require(n <= MAX_PAIRED, "n", f"must be at most {MAX_PAIRED}", n)
     graph = graphs.erdos_renyi(n, check_chance(p, "p"))
     losses = check_chances(q, "q")
-    rule = f"must be one rate or {n}, one for each client"
-    require(losses.shape in ((), (n,)), "q", rule, f"shape {losses.shape}")
+    require(
+        losses.shape in ((), (n,)),
+        "q",
+        f"must be one rate or {n}, one for each client",
+        f"shape {losses.shape}",
+    )
     limits = thresholds_of(t, "t", n)
     return failure_rates_of(
         seed,
@@ -260,8 +264,12 @@ def failure_rates_of(
     limits = thresholds_of(thresholds, "thresholds", graph.num_clients)
     rates = getattr(steps, "thresholds", None)
     shape = () if rates is None else tuple(rates.shape[1:])
-    rule = f"must be for the graph's {graph.num_clients} clients"
-    require(shape in ((), (graph.num_clients,)), "steps", rule, f"{shape} rates")
+    require(
+        shape in ((), (graph.num_clients,)),
+        "steps",
+        f"must be for the graph's {graph.num_clients} clients",
+        f"{shape} rates",
+    )
     over = checked_mesh(mesh)
     devices = 1 if over is None else over.size
     key = as_key(seed)
