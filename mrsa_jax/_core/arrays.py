@@ -183,7 +183,11 @@ def check_integers(values: Any, argument: str, minimum: int) -> list[int]:
 
 
 def check_thresholds(
-    value: object, argument: str, count: int, *, batch: bool = False
+    value: object,
+    argument: str,
+    count: int,
+    *,
+    batch: bool = False,
 ) -> Any:
     """Return int32[] or int32[count], each at least 1, or raise.
 

@@ -149,7 +149,10 @@ def _where(error: BaseException, path: pathlib.Path) -> str:
 
 
 def read_member(
-    text: Any, rows: Mapping[str, Any], argument: str, kind: str
+    text: Any,
+    rows: Mapping[str, Any],
+    argument: str,
+    kind: str,
 ) -> tuple[str, tuple[Any, ...]]:
     """Return the name and the parameters of a member as written in flags and files.
 
@@ -324,7 +327,9 @@ def label_of_words(words: str) -> Callable[..., str]:
 
 
 def _parameters(
-    factory: Callable[..., object], num_leading: int, rule: str
+    factory: Callable[..., object],
+    num_leading: int,
+    rule: str,
 ) -> tuple[tuple[str, ...], int, int | float]:
     """Return the names of a factory's parameters behind the given.
 

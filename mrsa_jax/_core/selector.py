@@ -64,7 +64,10 @@ class Selector(Protocol):
         ...
 
     def select(
-        self, key: Key[Array, ""], state: object, available: Bool[Array, " clients"]
+        self,
+        key: Key[Array, ""],
+        state: object,
+        available: Bool[Array, " clients"],
     ) -> tuple[Bool[Array, " clients"], Any]:
         """Choose a cohort among available clients, none to skip; return the state too.
 

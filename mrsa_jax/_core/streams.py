@@ -115,7 +115,9 @@ def trial_key(key: Key[Array, ""], trial: int | Array) -> Key[Array, ""]:
 
 
 def round_key(
-    key: Key[Array, ""], round_index: int | Array, stream: Stream
+    key: Key[Array, ""],
+    round_index: int | Array,
+    stream: Stream,
 ) -> Key[Array, ""]:
     """Return the key of one stream of one round of a trial."""
     return fold(key, round_index, int(stream))
@@ -214,7 +216,9 @@ def fold_over(
 
 @functools.partial(one_program, static_argnames=("length", "width"))
 def joined_words(
-    keys: Key[Array, "*batch parts"], length: int, width: int
+    keys: Key[Array, "*batch parts"],
+    length: int,
+    width: int,
 ) -> UInt32[Array, "*batch {width}"]:
     """Draw the first words of `random_words` of one key after the other.
 
@@ -246,7 +250,9 @@ def joined_words(
 
 @functools.partial(one_program, static_argnames=("num_clients", "word"))
 def client_words(
-    key: Key[Array, "*trials"], num_clients: int, word: int = 0
+    key: Key[Array, "*trials"],
+    num_clients: int,
+    word: int = 0,
 ) -> UInt32[Array, {num_clients} * trials]:
     """Return one uniform 32-bit word for each client.
 
@@ -286,7 +292,9 @@ def words_of_clients(
 
 @functools.partial(one_program, static_argnames=("num_clients", "word"))
 def pair_words(
-    key: Key[Array, "*trials"], num_clients: int, word: int = 0
+    key: Key[Array, "*trials"],
+    num_clients: int,
+    word: int = 0,
 ) -> UInt32[Array, "{num_clients} {num_clients} *trials"]:
     """Draw one uniform 32-bit word per pair, independent of `num_clients`.
 
@@ -322,7 +330,9 @@ def pair_words(
 
 @functools.partial(one_program, static_argnames=("shape", "block"))
 def block_words(
-    key: Key[Array, ""], shape: tuple[int, ...], block: int = 0
+    key: Key[Array, ""],
+    shape: tuple[int, ...],
+    block: int = 0,
 ) -> tuple[UInt32[Array, "*shape"], UInt32[Array, "*shape"]]:
     """Return two uniform 32-bit words for each entry of a shape.
 
@@ -345,7 +355,9 @@ def block_words(
 
 @functools.partial(one_program, static_argnames="block")
 def entry_words(
-    key: Key[Array, ""], index: UInt32[Array, "*entries"], block: int = 0
+    key: Key[Array, ""],
+    index: UInt32[Array, "*entries"],
+    block: int = 0,
 ) -> tuple[UInt32[Array, "*entries"], UInt32[Array, "*entries"]]:
     """Return the words of `block_words` for some entries alone, by their index."""
     return _threefry_2x32(
@@ -388,7 +400,9 @@ def key_words(key: Array) -> tuple[Array, Array]:
 
 
 def _threefry_2x32(
-    key: tuple[Array, Array], counter: tuple[Array, Array], num_rounds: int = 20
+    key: tuple[Array, Array],
+    counter: tuple[Array, Array],
+    num_rounds: int = 20,
 ) -> tuple[Array, Array]:
     """Return both words of Threefry-2x32, elementwise over arrays of one shape."""
     schedule = (*key, key[0] ^ key[1] ^ 0x1BD11BDA)
@@ -517,7 +531,10 @@ def happens(
 
 
 def spread(
-    array: Array, argument: str, num_clients: int, kind: str = "number"
+    array: Array,
+    argument: str,
+    num_clients: int,
+    kind: str = "number",
 ) -> Array:
     """Return one number for each client from one for all, or the [N] given.
 

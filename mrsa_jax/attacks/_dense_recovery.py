@@ -154,7 +154,10 @@ def _path(view: UpdateView, wanted: str | None) -> str:
 
 
 def _most_agreed(
-    weights: np.ndarray, bias: np.ndarray, num_inputs: int, tolerance: float
+    weights: np.ndarray,
+    bias: np.ndarray,
+    num_inputs: int,
+    tolerance: float,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the inputs [m, features] of most units, and the units of each [m].
 

@@ -172,7 +172,11 @@ class Disaggregation:
         return [group or [near[0]] for group, near in pairs]
 
     def _relaxed(
-        self, key: Array, null: np.ndarray, interval: np.ndarray, counts: np.ndarray
+        self,
+        key: Array,
+        null: np.ndarray,
+        interval: np.ndarray,
+        counts: np.ndarray,
     ) -> np.ndarray:
         """Return rounded relaxations bool [groups, restarts, J]."""
         num_groups, shape = counts.shape[1], (self.restarts, null.shape[1])
@@ -260,7 +264,9 @@ def _checked(view: CountView) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 
 def _null_space(
-    sums: np.ndarray, num_clients: int, key: Array
+    sums: np.ndarray,
+    num_clients: int,
+    key: Array,
 ) -> tuple[np.ndarray, bool, int]:
     """Return an orthonormal basis [J - r, J] of the complement of the column space.
 
@@ -388,7 +394,11 @@ class _Problem:
         return improved[np.argsort(self.residual(improved), kind="stable")][:wanted]
 
     def search(
-        self, counts: np.ndarray, columns: list[np.ndarray], wanted: int, seconds: float
+        self,
+        counts: np.ndarray,
+        columns: list[np.ndarray],
+        wanted: int,
+        seconds: float,
     ) -> None:
         """Add columns of these counts to a list until it holds as many as wanted."""
         while len(columns) < wanted and seconds > 0 and len(self.null) > 0:
@@ -416,7 +426,10 @@ class _Problem:
         return column
 
     def _program(
-        self, counts: np.ndarray, known: list[np.ndarray], seconds: float
+        self,
+        counts: np.ndarray,
+        known: list[np.ndarray],
+        seconds: float,
     ) -> np.ndarray | None:
         """Solve an integer program for a column other than those known, None if none.
 

@@ -126,7 +126,10 @@ class Distinguish:
 
     @needs_values
     def play(
-        self, seed: int | Key[Array, ""], participation: Any, num_trials: int
+        self,
+        seed: int | Key[Array, ""],
+        participation: Any,
+        num_trials: int,
     ) -> tuple[Float64[np.ndarray, " trials"], Float64[np.ndarray, " trials"]]:
         """Return the scores of simulated histories, without the shift and with it.
 

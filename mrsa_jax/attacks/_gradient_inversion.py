@@ -332,7 +332,11 @@ class _Problem:
         return jax.tree.map(lambda leaf: leaf.astype(leaf.dtype), state)
 
     def objective(
-        self, parameters: Array, target: Array, labels: Array, images: Array
+        self,
+        parameters: Array,
+        target: Array,
+        labels: Array,
+        images: Array,
     ) -> Any:
         """Return distance plus roughness of the images, and the distance alone."""
 
@@ -347,7 +351,11 @@ class _Problem:
         return distance + jnp.float32(self.attack.smoothness) * rough, distance
 
     def moved(
-        self, parameters: Array, target: Array, labels: Array, restart: _State
+        self,
+        parameters: Array,
+        target: Array,
+        labels: Array,
+        restart: _State,
     ) -> _State:
         """Take one restart's step."""
         images, optimizer, nearest, least = restart

@@ -197,7 +197,9 @@ def model_inconsistency(
 
 @needs_values
 def silenced(
-    model: nn.Module, input_shape: tuple[int, ...], parameters: Float32[Array, " dim"]
+    model: nn.Module,
+    input_shape: tuple[int, ...],
+    parameters: Float32[Array, " dim"],
 ) -> tuple[Float32[Array, " dim"], np.ndarray]:
     """Return parameters that train nothing but the last bias, and the entries at rest.
 

@@ -84,7 +84,10 @@ class LeastSquares:
         return self.estimates(seen.participation, seen.aggregates)
 
     def estimates(
-        self, participation: Any, aggregates: Any, out: np.ndarray | None = None
+        self,
+        participation: Any,
+        aggregates: Any,
+        out: np.ndarray | None = None,
     ) -> Float64[np.ndarray, "*_"]:
         """Return estimates; arguments and result as for `least_squares`."""
         weights = _checked_participation(participation)

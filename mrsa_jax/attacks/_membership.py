@@ -133,7 +133,10 @@ class Membership:
 
 @functools.partial(one_program, static_argnums=(1, 2, 3))
 def _drawn(
-    key: Array, models: int, candidates: tuple[int, int], rest: tuple[int, int]
+    key: Array,
+    models: int,
+    candidates: tuple[int, int],
+    rest: tuple[int, int],
 ) -> Array:
     """Draw some candidates for each model, then some of the adversary's samples.
 
@@ -270,7 +273,9 @@ def _checked(view: MembershipView) -> Array:
 
 
 def _by_loss(
-    view: MembershipView, targets: Array, shadows: _Shadows
+    view: MembershipView,
+    targets: Array,
+    shadows: _Shadows,
 ) -> tuple[np.ndarray, float]:
     """Score by the true label's logit; the threshold is the best on shadow models."""
     pool = shadows.clients
@@ -285,7 +290,9 @@ def _by_loss(
 
 
 def _by_shadow(
-    view: MembershipView, targets: Array, shadows: _Shadows
+    view: MembershipView,
+    targets: Array,
+    shadows: _Shadows,
 ) -> tuple[np.ndarray, float]:
     """Score by a classifier of shadow models' answers to samples seen and not seen."""
     linear_model, pipeline, preprocessing = _classifiers()
@@ -313,7 +320,10 @@ def _classifiers() -> tuple[Any, ...]:
 
 
 def _features(
-    model: Any, parameters: Array, inputs: Array, labels: Array
+    model: Any,
+    parameters: Array,
+    inputs: Array,
+    labels: Array,
 ) -> np.ndarray:
     """Return the answers' [models, samples, features]: sorted, right, of the label."""
     parts = [_logits(model, parameters, inputs[some]) for some in _pieces(inputs)]
@@ -329,7 +339,9 @@ def _features(
 
 
 def _by_likelihood_ratio(
-    view: MembershipView, targets: Array, shadows: _Shadows
+    view: MembershipView,
+    targets: Array,
+    shadows: _Shadows,
 ) -> tuple[np.ndarray, float]:
     """Score by the log ratio of two normal densities, each fitted to shadow models.
 

@@ -154,7 +154,13 @@ def summed_rounds(
             updates = everyone[members]
         else:
             updates = client_updates(
-                key, model, flat, client_data, trainer, members, round_index=int(row)
+                key,
+                model,
+                flat,
+                client_data,
+                trainer,
+                members,
+                round_index=int(row),
             )
         # empty slots of the aggregator send zeros
         updates = jnp.where(on_device(present)[:, None], updates, jnp.float32(0))

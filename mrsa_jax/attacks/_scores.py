@@ -58,7 +58,10 @@ def mean_squared_error(images: Any, truth: Any) -> Float64[np.ndarray, "*images"
 
 @needs_values
 def psnr(
-    images: Any, truth: Any, *, data_range: float = 1.0
+    images: Any,
+    truth: Any,
+    *,
+    data_range: float = 1.0,
 ) -> Float64[np.ndarray, "*images"]:
     """Return each image's peak signal-to-noise ratio in decibels.
 
@@ -89,7 +92,10 @@ def psnr(
 
 @needs_values
 def ssim(
-    images: Any, truth: Any, *, data_range: float = 1.0
+    images: Any,
+    truth: Any,
+    *,
+    data_range: float = 1.0,
 ) -> Float64[np.ndarray, "*images"]:
     """Return each image's mean structural similarity: 1 for equal images, else less.
 

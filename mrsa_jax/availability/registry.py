@@ -169,7 +169,11 @@ def _cyclic(each: Any, rates: Sequence[float], places: Any) -> Any:
 
 
 def _diurnal(
-    each: Any, rates: Sequence[float], places: Any, amplitude: float, period: int
+    each: Any,
+    rates: Sequence[float],
+    places: Any,
+    amplitude: float,
+    period: int,
 ) -> Any:
     from mrsa_jax.availability._given import diurnal
 
@@ -177,7 +181,11 @@ def _diurnal(
 
 
 def _replay(
-    each: Any, rates: Sequence[float], places: Any, path: pathlib.Path, mode: str
+    each: Any,
+    rates: Sequence[float],
+    places: Any,
+    path: pathlib.Path,
+    mode: str,
 ) -> Any:
     import numpy as np
 

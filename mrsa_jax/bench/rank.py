@@ -12,7 +12,11 @@ _PEER_MATRICES = 200
 
 
 def _histories(
-    count: int, clients: int, cohort: int, block: int, seed: int
+    count: int,
+    clients: int,
+    cohort: int,
+    block: int,
+    seed: int,
 ) -> np.ndarray:
     """Random cohorts of whole blocks.
 

@@ -169,7 +169,10 @@ def written(value: Any) -> str:
 
 
 def _curve(
-    topic: str, setting: str, others: str, rows: list[Mapping[str, Any]]
+    topic: str,
+    setting: str,
+    others: str,
+    rows: list[Mapping[str, Any]],
 ) -> Curve:
     rows = sorted(rows, key=lambda row: row["sizes"][setting])
     x = tuple(float(row["sizes"][setting]) for row in rows)
@@ -323,7 +326,15 @@ def changes(
         low, ratio, high = np.exp([difference - half, difference, difference + half])
         verdict = "same" if abs(difference) + half < margin else "unclear"
         names = row["benchmark"], row["case"]
-        compared.append(Change(*names, float(ratio), float(low), float(high), verdict))
+        compared.append(
+            Change(
+                *names,
+                float(ratio),
+                float(low),
+                float(high),
+                verdict,
+            )
+        )
     for word, tails in chances.items():
         for place in _holm(tails):
             compared[place] = compared[place]._replace(verdict=word)

@@ -46,7 +46,10 @@ class NumPySelection:
         return history
 
     def _fill(
-        self, history: np.ndarray, rates: np.ndarray, rng: np.random.Generator
+        self,
+        history: np.ndarray,
+        rates: np.ndarray,
+        rng: np.random.Generator,
     ) -> None:
         trials, units = len(history), self.clients // self.size
         rows, wanted = np.arange(trials), self.cohort // self.size
@@ -141,7 +144,11 @@ def chance_of_means(a: np.ndarray, b: np.ndarray) -> float:
 
 
 def rollouts(
-    scheme: str, clients: int, cohort: int, rounds: int, trials: int
+    scheme: str,
+    clients: int,
+    cohort: int,
+    rounds: int,
+    trials: int,
 ) -> Measurement:
     """Measure one scheme with the papers' mixed rates, shuffled."""
     parsed = selection.Scheme.parse(scheme)

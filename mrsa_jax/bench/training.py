@@ -49,13 +49,18 @@ class _PlainLeNet(nn.Module):
 
 
 def _plain_loop(
-    model: nn.Module, start: dict, batches: list[list[tuple]]
+    model: nn.Module,
+    start: dict,
+    batches: list[list[tuple]],
 ) -> Callable[[], list[dict]]:
     optimizer = optax.sgd(_RATE)
 
     @jax.jit
     def step(
-        variables: dict, state: tuple, images: jax.Array, labels: jax.Array
+        variables: dict,
+        state: tuple,
+        images: jax.Array,
+        labels: jax.Array,
     ) -> tuple:
         def loss(variables: dict) -> jax.Array:
             logits = model.apply(variables, images)
@@ -79,7 +84,9 @@ def _plain_loop(
 
 
 def random_clients(
-    shape: tuple[int, ...], num_clients: int, size: int
+    shape: tuple[int, ...],
+    num_clients: int,
+    size: int,
 ) -> data.ClientData:
     """Return clients of `size` images each, of ten classes.
 
@@ -98,7 +105,10 @@ def random_clients(
 
 
 def sample_order(
-    clients: Any, client: int, batch_size: int, round_index: int = 0
+    clients: Any,
+    client: int,
+    batch_size: int,
+    round_index: int = 0,
 ) -> np.ndarray:
     """Return a client's samples in the order of its training in a round."""
     held, size = np.asarray(clients.indices)[client], int(clients.sizes[client])
@@ -120,7 +130,10 @@ def beside_a_loop(model: str, members: int, size: int, batch: int) -> Measuremen
 
 
 def _beside_a_loop(
-    name: str, clients: data.ClientData, num_members: int, batch_size: int
+    name: str,
+    clients: data.ClientData,
+    num_members: int,
+    batch_size: int,
 ) -> Measurement:
     model = _OF_LOOPS[name](10)
     plain = _PlainLeNet() if name == "LeNet" else model

@@ -145,7 +145,9 @@ def secagg_plus_parameters(
 
 
 def log_tails(
-    population: int, marked: int, drawn: int
+    population: int,
+    marked: int,
+    drawn: int,
 ) -> tuple[Float64[np.ndarray, " counts"], Float64[np.ndarray, " counts"]]:
     """Return ln P[H >= x] and ln P[H < x] for x = 0 to drawn + 1.
 

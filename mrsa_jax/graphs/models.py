@@ -382,7 +382,9 @@ def _circulant_edges(
 
 
 def _switch_pairs(
-    key: PRNGKey, ends: Int32[Array, "2 edges"], num_clients: int
+    key: PRNGKey,
+    ends: Int32[Array, "2 edges"],
+    num_clients: int,
 ) -> Int32[Array, "2 edges"]:
     """Make one step.
 

@@ -58,7 +58,10 @@ def independent_rows(
 
 
 def in_chunks(
-    run: Callable[[Array], Array], matrices: Array, item_bytes: int, count: Array | None
+    run: Callable[[Array], Array],
+    matrices: Array,
+    item_bytes: int,
+    count: Array | None,
 ) -> Array:
     """Return `run(matrices)`, so many matrices at once as the device takes; traceable.
 
@@ -126,7 +129,11 @@ class _Rules(NamedTuple):
 
 
 def _take_off_block(
-    place: Array, carry: tuple[Array, Array], *, rules: _Rules, size: int
+    place: Array,
+    carry: tuple[Array, Array],
+    *,
+    rules: _Rules,
+    size: int,
 ) -> tuple[Array, Array]:
     """Reduce a block of rows and clear its pivots' columns from all rows.
 
@@ -148,7 +155,10 @@ def _take_off_block(
 
 
 def _clear_column(
-    index: Array, carry: tuple[Array, Array], *, rules: _Rules
+    index: Array,
+    carry: tuple[Array, Array],
+    *,
+    rules: _Rules,
 ) -> tuple[Array, Array]:
     """Clear row `index`'s first non-zero column from the other rows of its block."""
     rows, columns = carry
@@ -178,7 +188,11 @@ def _divide_small(factors: Array, pivots: Array) -> Array:
     return _centre(factors * units[:, None, :])
 
 
-def _less_product_small(rest: Array, factors: Array, rows: Array) -> Array:
+def _less_product_small(
+    rest: Array,
+    factors: Array,
+    rows: Array,
+) -> Array:
     # in float32, never in TF32: sums are integers below 2**24
     product = jnp.matmul(factors, rows, precision=lax.Precision.HIGHEST)
     return _centre(rest - product)

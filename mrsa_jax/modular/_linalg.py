@@ -142,7 +142,9 @@ def _taken(matrices: np.ndarray | Array, places: np.ndarray) -> np.ndarray | Arr
 
 
 def ranks_modulo(
-    matrices: np.ndarray | Array, prime: int | None, count: int
+    matrices: np.ndarray | Array,
+    prime: int | None,
+    count: int,
 ) -> Int32[Array, " batch"]:
     """Return ranks modulo a 31-bit prime, or (None) the small one of the form that runs."""
     flags = independent_rows(matrices, prime, matrices.shape[1], count)
@@ -381,7 +383,9 @@ def _stack(array: np.ndarray | Array) -> np.ndarray | Array:
 
 
 def _prefix_ranks(
-    stacked: np.ndarray | Array, prime: int, count: int | None = None
+    stacked: np.ndarray | Array,
+    prime: int,
+    count: int | None = None,
 ) -> Array:
     flags = independent_rows(stacked, prime, stacked.shape[1], count)
     return jnp.cumsum(flags, axis=1, dtype=jnp.int32)

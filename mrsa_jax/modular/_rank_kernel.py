@@ -127,7 +127,11 @@ def _products(basis: Array, row: Array, of: Field | None) -> Array:
 
 
 def _cross(
-    basis: Array, vector: Array, values: Array, pivot: Array, of: Field | None
+    basis: Array,
+    vector: Array,
+    values: Array,
+    pivot: Array,
+    of: Field | None,
 ) -> Array:
     """Return pivot * basis - values * vector."""
     if of is None:

@@ -157,7 +157,9 @@ def subtract(
 
 
 def ring_sum_over(
-    values: UInt32[Array, "*batch"], modulus: Whole | Ring, axis: int = 0
+    values: UInt32[Array, "*batch"],
+    modulus: Whole | Ring,
+    axis: int = 0,
 ) -> UInt32[Array, " ..."]:
     """Sum residues along one axis modulo R.
 

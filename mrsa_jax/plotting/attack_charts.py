@@ -80,7 +80,17 @@ def rates_chart(scores: Rows, others: str = "") -> Chart:
         seen = f"{whose} client" + f", {kind} updates" * (len(kinds) > 1)
         dashed = Line(label, along, formula, f"{seen}, formula")
         lines.append(dashed._replace(weight=f"{width} dashed"))
-        lines.append(Line(label, x, y, seen, low, high, weight=f"{width} solid"))
+        lines.append(
+            Line(
+                label,
+                x,
+                y,
+                seen,
+                low,
+                high,
+                weight=f"{width} solid",
+            )
+        )
     chance = Line(CHANCE, along, 100 * along, "as many as false alarms")
     lines.append(chance._replace(weight="thin"))
     kind = "Gaussian" if others == "gaussian" else others
@@ -125,7 +135,9 @@ def spoken(name: Any) -> str:
 
 
 def histogram_chart(
-    data: pd.DataFrame, column: str = "error", least: float = _LEAST
+    data: pd.DataFrame,
+    column: str = "error",
+    least: float = _LEAST,
 ) -> Chart:
     """Chart the clients by their error, as steps over bins of a logarithmic axis.
 
@@ -245,7 +257,13 @@ def plot_image_grid(
                     _draw(ax, row[k], value_range, "" if text is None else text[k])
                 else:
                     ax.remove()
-            line[0].set_ylabel(label, rotation=0, ha="right", va="center", fontsize=8)
+            line[0].set_ylabel(
+                label,
+                rotation=0,
+                ha="right",
+                va="center",
+                fontsize=8,
+            )
         if title is not None:
             figure.suptitle(title, fontsize=9)
     return figure
@@ -262,12 +280,21 @@ def _side(columns: int, beside: float, texts: list[list[str] | None]) -> float:
 
 
 def _draw(
-    ax: Axes, image: np.ndarray, value_range: tuple[float, float] | None, text: str
+    ax: Axes,
+    image: np.ndarray,
+    value_range: tuple[float, float] | None,
+    text: str,
 ) -> None:
     low, high = (image.min(), image.max()) if value_range is None else value_range
     pixels = np.clip((image - low) / (high - low if high > low else 1.0), 0.0, 1.0)
     pixels = pixels[..., 0] if pixels.shape[-1] == 1 else pixels
-    ax.imshow(pixels, cmap="gray", vmin=0.0, vmax=1.0, interpolation="none")
+    ax.imshow(
+        pixels,
+        cmap="gray",
+        vmin=0.0,
+        vmax=1.0,
+        interpolation="none",
+    )
     ax.set_xticks([])
     ax.set_yticks([])
     ax.grid(visible=False)

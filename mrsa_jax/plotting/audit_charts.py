@@ -116,7 +116,10 @@ def privacy_chart(data: Mapping[Any, Any]) -> Chart:
 
 
 def plot_audit_exposure(
-    data: pd.DataFrame, *, num_clients: int | None = None, ax: Axes | None = None
+    data: pd.DataFrame,
+    *,
+    num_clients: int | None = None,
+    ax: Axes | None = None,
 ) -> Axes:
     """Plot how many clients' updates could be solved for after each round of a log.
 

@@ -312,7 +312,10 @@ def _runs(
 
 
 def _path(
-    x: np.ndarray, y: np.ndarray, spans: Sequence[tuple[int, int]], step: bool
+    x: np.ndarray,
+    y: np.ndarray,
+    spans: Sequence[tuple[int, int]],
+    step: bool,
 ) -> np.ndarray:
     """Return the points of a curve on some stretches, with a gap after each."""
     parts = []
@@ -431,7 +434,14 @@ def _drawn(ax: Axes, chart: Chart, line: Line, named: set[str]) -> Line2D:
     is_step = line.kind == "step"
     known = np.isfinite(line.values)
     if line.low is not None and (line.kind == "marks" or known.sum() < 2):
-        ax.vlines(line.x, line.low, line.high, color=colour, alpha=0.4, lw=1.4)
+        ax.vlines(
+            line.x,
+            line.low,
+            line.high,
+            color=colour,
+            alpha=0.4,
+            lw=1.4,
+        )
     elif line.low is not None:
         step = "post" if is_step else None
         # a band where there is a curve; vertical lines at marks and lone points

@@ -109,7 +109,12 @@ def label_of(value: Any) -> str:
 
 
 def points_chart(
-    table: pd.DataFrame, variable: str, x: str, hue: str | None, *, log: str = ""
+    table: pd.DataFrame,
+    variable: str,
+    x: str,
+    hue: str | None,
+    *,
+    log: str = "",
 ) -> Chart:
     """Return a quantity over an axis, a series for each value of another."""
     drawn = table[table[variable].notna()]
@@ -272,7 +277,10 @@ def accuracy_epsilon_chart(table: pd.DataFrame, hue: str | None) -> Chart:
 
 
 def plot_accuracy_epsilon(
-    table: pd.DataFrame, *, hue: str | None = "scheme", ax: Axes | None = None
+    table: pd.DataFrame,
+    *,
+    hue: str | None = "scheme",
+    ax: Axes | None = None,
 ) -> Axes:
     """Plot accuracy against epsilon, a mark a point and a curve a scheme, or its T.
 
@@ -317,7 +325,11 @@ def plot_accuracy_epsilon(
 
 
 def pair_chart(
-    table: pd.DataFrame, x: str, y: str, hue: str | None, words: Sequence[str] = ()
+    table: pd.DataFrame,
+    x: str,
+    y: str,
+    hue: str | None,
+    words: Sequence[str] = (),
 ) -> Chart:
     """Return one quantity against another, one mark per point.
 
@@ -331,7 +343,16 @@ def pair_chart(
         up = as_shown(y, rows[y].to_numpy(np.float64))
         places = rows["_row"].tolist()
         texts = [words[place] for place in places] if words else ()
-        lines.append(Line(label, across, up, kind="marks", words=texts, rows=places))
+        lines.append(
+            Line(
+                label,
+                across,
+                up,
+                kind="marks",
+                words=texts,
+                rows=places,
+            )
+        )
     along, axis = axis_label(x), axis_label(y)
     names = [label.partition(" (")[0] for label in (axis, along)]
     is_free = [name.endswith("accuracy") for name in (x, y)]

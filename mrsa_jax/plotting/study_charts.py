@@ -57,7 +57,10 @@ def _rounds(results: xr.Dataset, axis: str) -> np.ndarray:
 
 
 def _over(
-    results: xr.Dataset, name: str, axis: str = "round", **look: Any
+    results: xr.Dataset,
+    name: str,
+    axis: str = "round",
+    **look: Any,
 ) -> Iterable[Line]:
     """Return a line for each scheme: a mean and its band where there are trials."""
     values = results[name] * (100.0 if name == "accuracy" else 1.0)
@@ -83,7 +86,10 @@ def quantile(values: np.ndarray, q: float) -> np.ndarray:
 
 
 def _simple(
-    name: str, axis: str = "round", kind: str = "line", **more: Any
+    name: str,
+    axis: str = "round",
+    kind: str = "line",
+    **more: Any,
 ) -> Callable[[xr.Dataset], Chart]:
     """Return a function that makes the chart of one quantity over rounds."""
     quantity = QUANTITIES[name]
@@ -156,7 +162,10 @@ def _cardinality(results: xr.Dataset) -> Chart:
 
 
 def _between(
-    name: str, axis: str, thick: tuple[str, str], thin: tuple[str, str]
+    name: str,
+    axis: str,
+    thick: tuple[str, str],
+    thin: tuple[str, str],
 ) -> Callable[[xr.Dataset], Chart]:
     """Return a function that makes a chart of two lines per scheme and their band.
 

@@ -273,7 +273,10 @@ class Client:
         return other in self._others
 
     def _answer(
-        self, step: int, message: bytes, build: Callable[[bytes], bytes]
+        self,
+        step: int,
+        message: bytes,
+        build: Callable[[bytes], bytes],
     ) -> bytes:
         """Answer each step once, in order; a repeated message gets the same bytes."""
         self._expect(not self._has_stopped, "has left the round")
@@ -310,7 +313,10 @@ class Client:
         self._expect(round_index == number, f"is in round {number}, not {round_index}")
 
     def _check_known(
-        self, ids: Iterable[int], expected: Iterable[int], what: str
+        self,
+        ids: Iterable[int],
+        expected: Iterable[int],
+        what: str,
     ) -> None:
         strangers = sorted(set(ids) - set(expected))
         self._expect(

@@ -409,7 +409,10 @@ class Server:
         _expect(number == current, client, f"is in round {number}, not {current}")
 
     def _check_ids(
-        self, client: int, ids: Iterable[int], expected: Iterable[int]
+        self,
+        client: int,
+        ids: Iterable[int],
+        expected: Iterable[int],
     ) -> None:
         _expect(
             set(ids) == set(expected), client, "does not send the entries it should"
@@ -478,7 +481,11 @@ class Server:
             self._key_shares.setdefault(owner, []).append((client, share))
 
     def _recover(
-        self, owner: int, shares: list[tuple[int, bytes]], *, is_key: bool
+        self,
+        owner: int,
+        shares: list[tuple[int, bytes]],
+        *,
+        is_key: bool,
     ) -> None:
         """Recover one secret if enough shares came back and none is forged."""
         threshold = self._thresholds[owner]

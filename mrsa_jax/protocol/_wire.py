@@ -67,7 +67,12 @@ class Reader:
     """
 
     def __init__(
-        self, name: str, kind: int, data: bytes, *, may_spare: bool = False
+        self,
+        name: str,
+        kind: int,
+        data: bytes,
+        *,
+        may_spare: bool = False,
     ) -> None:
         """Read the header of a message that must be of one kind."""
         its_kind = kind_of(data)

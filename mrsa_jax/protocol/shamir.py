@@ -85,7 +85,9 @@ def share_all(
 
 
 def recover(
-    points: Sequence[int], shares: np.ndarray, threshold: int | np.integer
+    points: Sequence[int],
+    shares: np.ndarray,
+    threshold: int | np.integer,
 ) -> bytes:
     """Recover a secret from `threshold` shares, and check all others.
 
@@ -162,7 +164,9 @@ def combine(weights: np.ndarray, values: np.ndarray, prime: int) -> np.ndarray:
 
 @functools.lru_cache(maxsize=64)
 def _weights(
-    points: tuple[int, ...], targets: tuple[int, ...], prime: int
+    points: tuple[int, ...],
+    targets: tuple[int, ...],
+    prime: int,
 ) -> np.ndarray:
     """Return the Lagrange weights that carry values at `points` to `targets`."""
     p = np.uint64(prime)

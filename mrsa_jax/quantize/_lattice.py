@@ -124,7 +124,9 @@ def rotate(values: Vector, words: UInt32[Array, " words"]) -> Float32[Array, " p
 
 
 def rotate_back(
-    values: Float32[Array, " padded"], words: UInt32[Array, " words"], dim: int
+    values: Float32[Array, " padded"],
+    words: UInt32[Array, " words"],
+    dim: int,
 ) -> Vector:
     """Return the first coordinates of D H y: what undoes `rotate`, times its length."""
     return (hadamard(values) * _signs(words, values.shape[0]))[:dim]

@@ -290,7 +290,10 @@ def check_fits(
 
 
 def _check_sum(
-    levels: int, total: int, modulus: int, factor: str = "total weight"
+    levels: int,
+    total: int,
+    modulus: int,
+    factor: str = "total weight",
 ) -> None:
     largest = total * (levels - 1)
     require(

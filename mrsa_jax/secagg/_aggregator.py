@@ -395,7 +395,11 @@ _OK = np.int32(Status.OK)
 
 @jax.jit
 def _decide(
-    rule: GraphRule | None, key: Array, alive: Array, members: Array, is_finite: Array
+    rule: GraphRule | None,
+    key: Array,
+    alive: Array,
+    members: Array,
+    is_finite: Array,
 ) -> tuple[SlotRound, Array]:
     """Decide what is learnt, and whose upload fails as their update is not finite.
 
@@ -416,7 +420,10 @@ def _decide(
 
 @jax.jit
 def _present(
-    alive: Array, failed: Array, shares: Array, round_: SlotRound
+    alive: Array,
+    failed: Array,
+    shares: Array,
+    round_: SlotRound,
 ) -> tuple[Array, Array, Array]:
     """Return the share of the senders' coordinates that was clipped, and who is summed.
 
@@ -466,7 +473,11 @@ def _weigh(codes: Array, weights: Array) -> Array:
 
 @functools.partial(jax.jit, static_argnames=("dim",))
 def _totals(
-    result: RingResult, of_round: Array, summed: Array, wrapped: Array, dim: int
+    result: RingResult,
+    of_round: Array,
+    summed: Array,
+    wrapped: Array,
+    dim: int,
 ) -> tuple[Array, Array, Array, Array, Array]:
     """Split a ring total into codes and weight.
 

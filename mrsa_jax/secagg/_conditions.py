@@ -33,7 +33,9 @@ _Limits = Int32[Array, " n"]
 
 
 def is_reliable(
-    adjacency: _Matrix, survivors: _Matrix, thresholds: _Matrix
+    adjacency: _Matrix,
+    survivors: _Matrix,
+    thresholds: _Matrix,
 ) -> bool | Bool[np.ndarray | Array, "*rounds"]:
     """Return whether the sum over V_3 can be unmasked (Theorem 1).
 
@@ -79,7 +81,9 @@ def is_reliable(
 
 
 def is_private(
-    adjacency: _Matrix, survivors: _Matrix, thresholds: _Matrix
+    adjacency: _Matrix,
+    survivors: _Matrix,
+    thresholds: _Matrix,
 ) -> bool | Bool[np.ndarray | Array, "*rounds"]:
     """Return whether no sum over a part of V_3 can be unmasked (Theorem 2).
 
@@ -121,7 +125,9 @@ def is_private(
 
 
 def learned_sets(
-    adjacency: _Matrix, survivors: _Matrix, thresholds: _Matrix
+    adjacency: _Matrix,
+    survivors: _Matrix,
+    thresholds: _Matrix,
 ) -> Bool[np.ndarray, "sets clients"]:
     """Return the sets of clients whose sums can be unmasked, one a row.
 
@@ -206,7 +212,9 @@ def can_be_unmasked(
 
 @needs_values
 def check_round(
-    adjacency: _Matrix, survivors: _Matrix, thresholds: _Matrix
+    adjacency: _Matrix,
+    survivors: _Matrix,
+    thresholds: _Matrix,
 ) -> tuple[
     Bool[np.ndarray, "clients clients"],
     Bool[np.ndarray, "5 clients"],
@@ -269,7 +277,9 @@ def _check_survivors(survivors: _Matrix, clients: int) -> Any:
 
 
 def check_rounds(
-    adjacency: _Matrix, survivors: _Matrix, thresholds: _Matrix
+    adjacency: _Matrix,
+    survivors: _Matrix,
+    thresholds: _Matrix,
 ) -> tuple[Any, Any, Any]:
     """Check one round or, along leading axes, many; arrays may be traced."""
     graphs = check_adjacency(adjacency, batch=True)
@@ -307,7 +317,9 @@ def _verdict(core: Callable[..., Array], *round_: _Matrix) -> Any:
 
 
 def _informative(
-    adjacency: _Graph, survivors: _Alive, thresholds: _Limits
+    adjacency: _Graph,
+    survivors: _Alive,
+    thresholds: _Limits,
 ) -> Bool[Array, " n"]:
     """Return of whom enough shares came back (Definition 3).
 
@@ -322,7 +334,9 @@ def _informative(
 
 
 def _reliable(
-    adjacency: _Graph, survivors: _Alive, thresholds: _Limits
+    adjacency: _Graph,
+    survivors: _Alive,
+    thresholds: _Limits,
 ) -> Bool[Array, ""]:
     """Return `is_reliable` of checked arrays."""
     summed = survivors[3]
@@ -331,7 +345,9 @@ def _reliable(
 
 
 def _private(
-    adjacency: _Graph, survivors: _Alive, thresholds: _Limits
+    adjacency: _Graph,
+    survivors: _Alive,
+    thresholds: _Limits,
 ) -> Bool[Array, ""]:
     """Return `is_private` of checked arrays."""
     label = component_labels(adjacency, survivors[3])
@@ -342,7 +358,9 @@ def _private(
 
 
 def learnt_components(
-    adjacency: _Graph, survivors: _Alive, thresholds: _Limits
+    adjacency: _Graph,
+    survivors: _Alive,
+    thresholds: _Limits,
 ) -> Int32[Array, " n"]:
     """Label the clients of V_3 whose component's sum can be unmasked.
 
@@ -361,7 +379,10 @@ def learnt_components(
 
 
 def _unmasked(
-    adjacency: _Graph, survivors: _Alive, thresholds: _Limits, label: Int32[Array, " n"]
+    adjacency: _Graph,
+    survivors: _Alive,
+    thresholds: _Limits,
+    label: Int32[Array, " n"],
 ) -> Bool[Array, " n"]:
     """Mark the clients in components of G_3 all of whose C_l+ is informative."""
     silent = ~_informative(adjacency, survivors, thresholds)

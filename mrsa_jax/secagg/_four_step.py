@@ -200,7 +200,10 @@ def aggregate(
 
 
 def _padded_and_totals(
-    seeds: Seeds, setting: RoundSetting, summed: np.ndarray, keep_padded: bool
+    seeds: Seeds,
+    setting: RoundSetting,
+    summed: np.ndarray,
+    keep_padded: bool,
 ) -> tuple[np.ndarray, tuple[np.ndarray, ...]]:
     """Return the inputs that V3 sent, and the sums over those who are summed."""
     alive = setting.survivors
@@ -306,7 +309,11 @@ def _share(
 
 @functools.partial(jax.jit, static_argnames=("rows",))
 def _coefficients(
-    material: Array, degree: ArrayLike, rows: int, label: ArrayLike, index: ArrayLike
+    material: Array,
+    degree: ArrayLike,
+    rows: int,
+    label: ArrayLike,
+    index: ArrayLike,
 ) -> Array:
     """Return uint32[n, rows, 9] uniform below p, zeros from each client's degree on.
 
@@ -368,7 +375,11 @@ def _recovered(
 
 @jax.jit
 def _interpolated(
-    shares: tuple[Array, Array], front: Array, points: Array, used: Array, sends: Array
+    shares: tuple[Array, Array],
+    front: Array,
+    points: Array,
+    used: Array,
+    sends: Array,
 ) -> Array:
     self_shares, key_shares = (
         jnp.take_along_axis(part, front[:, None, :], axis=2) for part in shares

@@ -52,7 +52,10 @@ def edge_places(block: Block, round_: Round) -> Any:
 
 
 def pads_by_arrays(
-    round_: Round, edges: tuple[Edges, ...], plan: SegmentPlan, padded: bool
+    round_: Round,
+    edges: tuple[Edges, ...],
+    plan: SegmentPlan,
+    padded: bool,
 ) -> tuple[Array, RingResult]:
     """Pad and sum a round's blocks.
 
@@ -74,7 +77,11 @@ def pads_by_arrays(
 
 
 def _pads_of(
-    chunk: int, round_: Round, edges: tuple[Edges, ...], plan: SegmentPlan, padded: bool
+    chunk: int,
+    round_: Round,
+    edges: tuple[Edges, ...],
+    plan: SegmentPlan,
+    padded: bool,
 ) -> tuple[Array, RingResult]:
     participants, dim = round_.inputs.shape
     out: Array | None = None
@@ -310,7 +317,9 @@ def _block_by_xla(
 
 
 def _used(
-    table: Table, streams: list[Array], odd: Array
+    table: Table,
+    streams: list[Array],
+    odd: Array,
 ) -> tuple[tuple[Array, ...], Array]:
     """Sum the streams of each client's even row of uses (0) or odd one (1).
 

@@ -157,7 +157,10 @@ def ring_sum(
 
 
 def padded_and_sum(
-    round_: Round, plan: SegmentPlan, *, padded: bool = True
+    round_: Round,
+    plan: SegmentPlan,
+    *,
+    padded: bool = True,
 ) -> tuple[Array, RingResult]:
     """Return padded inputs (no rows unless `padded`) and sums, from one set of pads."""
     # The same bits in every form. `_pad_loops` makes each keystream in cache and adds
@@ -217,7 +220,10 @@ def checked_round(
 
 
 def _checked_flags(
-    flags: object, argument: str, shape: tuple[int, ...], rule: str
+    flags: object,
+    argument: str,
+    shape: tuple[int, ...],
+    rule: str,
 ) -> Any:
     array = _array(flags)
     require(array.dtype == np.bool_, argument, "must be bool", array.dtype)
@@ -262,7 +268,10 @@ def plain_sums(inputs: Array, sends: Array, plan: SegmentPlan) -> RingResult:
 
 
 def _plain_sum(
-    inputs: Array, sends: Array, width: int, item: tuple[Array, Array, Ring]
+    inputs: Array,
+    sends: Array,
+    width: int,
+    item: tuple[Array, Array, Ring],
 ) -> tuple[Array, Array]:
     """Sum the inputs of some members who send, from a coordinate on.
 
@@ -337,7 +346,9 @@ class _Pairs:
 
 
 def _compiled(
-    round_: Round, plan: SegmentPlan, padded: bool
+    round_: Round,
+    plan: SegmentPlan,
+    padded: bool,
 ) -> tuple[Array, RingResult]:
     from mrsa_jax._core.chacha20_loops import TILE
     from mrsa_jax.secagg._pad_loops import pad_tiles

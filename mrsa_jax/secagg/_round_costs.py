@@ -294,7 +294,10 @@ def _near(edges: np.ndarray, members: np.ndarray, weights: Any = 1.0) -> np.ndar
 
 
 def _blocks(
-    plan: object, num_clients: int, dim: object, modulus: object
+    plan: object,
+    num_clients: int,
+    dim: object,
+    modulus: object,
 ) -> SegmentPlan:
     """Return the checked plan, or one block of everybody."""
     if plan is None:
@@ -414,7 +417,9 @@ def expected_costs(
 
 
 def fedavg_costs(
-    num_clients: int | np.integer, dim: int | np.integer, modulus: int | np.integer
+    num_clients: int | np.integer,
+    dim: int | np.integer,
+    modulus: int | np.integer,
 ) -> RoundCosts:
     """Count the costs of a plain sum: the residues of each client, nothing else.
 
@@ -462,7 +467,10 @@ class _Counts(NamedTuple):
 
 
 def _assemble(
-    sends: np.ndarray, counts: _Counts, t: np.ndarray, residue_bytes: np.ndarray
+    sends: np.ndarray,
+    counts: _Counts,
+    t: np.ndarray,
+    residue_bytes: np.ndarray,
 ) -> RoundCosts:
     """Compute costs from the messages that arrive and the neighbours that remain."""
     near1, near2, near3 = counts[:3]
@@ -506,7 +514,9 @@ def _assemble(
 
 
 def _operations(
-    amounts: dict[str, dict[int, np.ndarray]], zero: np.ndarray, axis: int
+    amounts: dict[str, dict[int, np.ndarray]],
+    zero: np.ndarray,
+    axis: int,
 ) -> list[np.ndarray]:
     """Lay out the operations of each kind at each of the four steps."""
     operations = []

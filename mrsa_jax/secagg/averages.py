@@ -45,7 +45,10 @@ class AggregatorState(NamedTuple):
         return clip_rule.apply(quantizer, self.half_width)
 
     def after(
-        self, clip_rule: ClipRule | None, update: Array, is_learnt: Array
+        self,
+        clip_rule: ClipRule | None,
+        update: Array,
+        is_learnt: Array,
     ) -> AggregatorState:
         """Return the state after a round."""
         width = self.half_width
@@ -135,7 +138,10 @@ class Aggregator(Protocol):
 
 
 def survivors_by_step(
-    steps: StepDropout | None, key: Key[Array, ""], survivors: Any, count: int
+    steps: StepDropout | None,
+    key: Key[Array, ""],
+    survivors: Any,
+    count: int,
 ) -> Bool[Array, "5 participants"]:
     """Return V0 to V4 by slot: as passed, or drawn by an average's own steps."""
     require(survivors.dtype == np.bool_, "survivors", "must be bool", survivors.dtype)
@@ -172,6 +178,9 @@ def _sample(steps: StepDropout, key: Array, cohort: Array) -> Array:
 
 @jax.jit
 def _advance(
-    clip_rule: ClipRule, width: Array, update: Array, is_learnt: Array
+    clip_rule: ClipRule,
+    width: Array,
+    update: Array,
+    is_learnt: Array,
 ) -> Array:
     return clip_rule.advance(width, update, is_learnt)

@@ -120,7 +120,10 @@ class Encoded(NamedTuple):
 
 @jax.jit
 def encoded(
-    quantizer: Quantizer, key: Array, updates: Array, members: Array
+    quantizer: Quantizer,
+    key: Array,
+    updates: Array,
+    members: Array,
 ) -> Encoded:
     """Encode each client's update, and mark those that are finite."""
     # as when compiled apart

@@ -101,7 +101,9 @@ def complete_plan(
 
 
 def segment_plan(
-    blocks: Any, num_participants: int | np.integer, dim: int | np.integer | None = None
+    blocks: Any,
+    num_participants: int | np.integer,
+    dim: int | np.integer | None = None,
 ) -> SegmentPlan:
     """Check blocks against a round's sizes and against each other.
 

@@ -50,7 +50,9 @@ class Seeds:
 
 
 def edge_rows(
-    first: np.ndarray, second: np.ndarray, num_participants: int
+    first: np.ndarray,
+    second: np.ndarray,
+    num_participants: int,
 ) -> np.ndarray:
     """Return the rows of pairs in the lexicographic list of all pairs."""
     low = np.minimum(first, second)
@@ -175,7 +177,10 @@ def derive_seeds(
 
 
 def seeds_of_pairs(
-    material: Array, members: Array, round_index: Array, pairs: np.ndarray
+    material: Array,
+    members: Array,
+    round_index: Array,
+    pairs: np.ndarray,
 ) -> Seeds:
     """Derive the seeds of a round whose pairs are known, int32[E, 2]."""
     count = len(pairs)

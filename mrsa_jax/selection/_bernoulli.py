@@ -261,7 +261,10 @@ class BinSelection:
 
 @also_traced
 def balls_in_bins(
-    num_clients: int, num_bins: int | Array, *, fresh: bool = False
+    num_clients: int,
+    num_bins: int | Array,
+    *,
+    fresh: bool = False,
 ) -> BinSelection:
     """Return the scheme in which each client draws one of b bins, uniformly, by itself.
 

@@ -126,7 +126,11 @@ class BlockSelection:
 
 
 def _choose(
-    scheme: BlockSelection, steps: Steps, words: Words, available: Array, counts: Array
+    scheme: BlockSelection,
+    steps: Steps,
+    words: Words,
+    available: Array,
+    counts: Array,
 ) -> tuple[Array, Array]:
     """Return the cohort and the new counts."""
     blocks, by_use = scheme.blocks_per_cohort, scheme.least_used_blocks
@@ -150,7 +154,9 @@ def _choose(
 
 
 def sizes_as_data(
-    num_clients: Any, cohort_size: Any, privacy_target: Any = 1
+    num_clients: Any,
+    cohort_size: Any,
+    privacy_target: Any = 1,
 ) -> tuple[int, Any, Any]:
     """Return N, K and T as `check_sizes` does; K and T may be traced.
 
@@ -167,7 +173,10 @@ def sizes_as_data(
 
 
 def _build(
-    num_clients: int, block_size: Any, blocks: Any, least_used: Any
+    num_clients: int,
+    block_size: Any,
+    blocks: Any,
+    least_used: Any,
 ) -> BlockSelection:
     size, wanted, by_use = (
         on_device(each, np.int32) for each in (block_size, blocks, least_used)

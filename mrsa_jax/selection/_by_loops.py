@@ -73,7 +73,12 @@ def history_by_loops(
 
 
 def _play(
-    key: Array, scheme: Any, online: Any, rounds: int, first: int, history: np.ndarray
+    key: Array,
+    scheme: Any,
+    online: Any,
+    rounds: int,
+    first: int,
+    history: np.ndarray,
 ) -> np.ndarray:
     """Fill the history, unless it has no rounds; return the counts."""
     from mrsa_jax.selection._loops import LANES, Sizes, Tables, play

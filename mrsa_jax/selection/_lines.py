@@ -165,7 +165,9 @@ class LineSelection:
 
 
 def _largest_class(
-    lines: np.ndarray, classes: np.ndarray, online: np.ndarray
+    lines: np.ndarray,
+    classes: np.ndarray,
+    online: np.ndarray,
 ) -> np.ndarray:
     """Return the law of the largest number of available lines of one class.
 
@@ -251,7 +253,10 @@ def _places_within(*columns: np.ndarray) -> np.ndarray:
 
 
 def _lines_of(
-    members: np.ndarray, flat: np.ndarray, num_clients: int, absent: int
+    members: np.ndarray,
+    flat: np.ndarray,
+    num_clients: int,
+    absent: int,
 ) -> np.ndarray:
     """Return the lines that hold each client, filled up with an absent one."""
     counts = np.bincount(members.ravel(), minlength=num_clients)

@@ -83,7 +83,13 @@ def rollout_counts(
     if runs_loops(key, selector, bound):
         return counts_by_loops(key, selector, bound, rounds, trials, start)
     return _in_chunks(
-        _counts_chunk, key, (selector, bound), rounds, trials, 1, first=start
+        _counts_chunk,
+        key,
+        (selector, bound),
+        rounds,
+        trials,
+        1,
+        first=start,
     )
 
 

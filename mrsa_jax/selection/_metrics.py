@@ -215,7 +215,10 @@ def family_size(num_clients: int, cohort_size: int, privacy_target: int) -> int:
 
 
 def enumerate_family(
-    num_clients: int, cohort_size: int, privacy_target: int, max_rows: int = 100_000
+    num_clients: int,
+    cohort_size: int,
+    privacy_target: int,
+    max_rows: int = 100_000,
 ) -> np.ndarray:
     """Return every cohort that batch partitioning can choose, the paper's matrix B.
 
@@ -318,7 +321,10 @@ def expected_cardinality(
 
 
 def all_or_none(
-    num_clients: int, cohort_size: Any, block_size: Any, dropout_rates: np.ndarray
+    num_clients: int,
+    cohort_size: Any,
+    block_size: Any,
+    dropout_rates: np.ndarray,
 ) -> tuple[float, float]:
     """Return mean and deviation of a sum of K clients in whole blocks, or of nobody.
 

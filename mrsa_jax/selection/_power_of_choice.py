@@ -226,7 +226,15 @@ def power_of_choice(
         )
     numbers = (_units(high), _units(low), fall, rise)
     highest, lowest, falls, rises = map(on_device, numbers)
-    return PowerOfChoice(jnp.int32(k), jnp.int32(d), highest, lowest, falls, rises, n)
+    return PowerOfChoice(
+        jnp.int32(k),
+        jnp.int32(d),
+        highest,
+        lowest,
+        falls,
+        rises,
+        n,
+    )
 
 
 def _losses(value: object, argument: str, num_clients: int) -> np.ndarray:

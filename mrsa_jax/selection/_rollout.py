@@ -72,7 +72,10 @@ class RolloutMetrics(NamedTuple):
 
 
 def rollout(
-    seed: Seed, selector: Selector, availability: Availability, num_rounds: int
+    seed: Seed,
+    selector: Selector,
+    availability: Availability,
+    num_rounds: int,
 ) -> Bool[Array, "rounds clients"]:
     """Return participation in each round of one trial.
 
@@ -218,12 +221,20 @@ def rollout_metrics(
     rounds, bound = _check(selector, availability, num_rounds)
     trials, over = check_size(num_trials, "num_trials"), checked_mesh(mesh)
     return _in_chunks(
-        _metrics_chunk, as_key(seed), (selector, bound), rounds, trials, 9, over
+        _metrics_chunk,
+        as_key(seed),
+        (selector, bound),
+        rounds,
+        trials,
+        9,
+        over,
     )
 
 
 def _check(
-    selector: Any, availability: Any, num_rounds: Any
+    selector: Any,
+    availability: Any,
+    num_rounds: Any,
 ) -> tuple[int, Availability]:
     rounds = check_size(num_rounds, "num_rounds")
     check_selector(selector)
@@ -323,7 +334,9 @@ def _over_mesh(
 
 
 def _side_by_side(
-    run: Callable[[int], Any], starts: Iterable[int], workers: int
+    run: Callable[[int], Any],
+    starts: Iterable[int],
+    workers: int,
 ) -> list[Any]:
     """Call a function for each start, several at once under the caller's settings."""
     if workers == 1:
@@ -343,7 +356,9 @@ def _workers(inputs: Any) -> int:
 
 
 def _start(
-    key: Array, selector: Selector, availability: Availability
+    key: Array,
+    selector: Selector,
+    availability: Availability,
 ) -> tuple[Any, Any]:
     """Return the states before the first round, trials (the key's axes) innermost."""
 
@@ -369,7 +384,11 @@ def _over_trials(function: Any, ndim: int) -> Any:
 
 
 def _play(
-    key: Array, selector: Any, availability: Any, states: Any, j: Array
+    key: Array,
+    selector: Any,
+    availability: Any,
+    states: Any,
+    j: Array,
 ) -> tuple[Any, Array]:
     """Play round j; with an array of keys, of all their trials, which are innermost."""
     chosen_state, online_state = states
@@ -407,7 +426,10 @@ def _history(key: Array, selector: Any, availability: Any, num_rounds: int) -> A
     static_argnames=("num_rounds",),
 )
 def _roll(
-    key: PRNGKey, selector: Any, availability: Any, num_rounds: int
+    key: PRNGKey,
+    selector: Any,
+    availability: Any,
+    num_rounds: int,
 ) -> Bool[Array, "rounds clients"]:
     return _history(key, selector, availability, num_rounds)
 

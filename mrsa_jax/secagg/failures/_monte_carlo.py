@@ -310,7 +310,10 @@ def thresholds_of(value: object, argument: str, num_clients: int) -> np.ndarray:
 
 
 def _summary(
-    bytes_seen: np.ndarray, trials: int, survivors: int, too_few: int
+    bytes_seen: np.ndarray,
+    trials: int,
+    survivors: int,
+    too_few: int,
 ) -> FailureRates:
     def rate(flag: int) -> Rate:
         return Rate.of(rounds_with(bytes_seen, flag), trials)

@@ -74,7 +74,11 @@ def isolated_cuts(n: int, p: float, q: float) -> np.ndarray:
 
 
 def plant_cuts(
-    key: Array, first: int, count: int, table: np.ndarray, q: float
+    key: Array,
+    first: int,
+    count: int,
+    table: np.ndarray,
+    q: float,
 ) -> Planted:
     """Draw rounds with a cut of V3 without edges, chosen by its chance."""
     words, scalar = map(np.array, _draw(key, jnp.uint32(first), count, len(table) - 1))
@@ -116,7 +120,12 @@ def lost_secrets(n: int, p: float, q: float, thresholds: np.ndarray) -> np.ndarr
 
 
 def plant_lost_secrets(
-    key: Array, first: int, count: int, table: np.ndarray, p: float, q: float
+    key: Array,
+    first: int,
+    count: int,
+    table: np.ndarray,
+    p: float,
+    q: float,
 ) -> Planted:
     """Draw rounds with a client of too few shares, chosen by its chance."""
     n = len(table)
@@ -172,7 +181,10 @@ def _unit(high: np.ndarray, low: np.ndarray | None = None) -> np.ndarray:
 
 @functools.partial(jax.jit, static_argnames=("count", "n"))
 def _draw(
-    key: Key[Array, ""], first: UInt32[Array, ""], count: int, n: int
+    key: Key[Array, ""],
+    first: UInt32[Array, ""],
+    count: int,
+    n: int,
 ) -> tuple[UInt32[Array, "words count n"], UInt32[Array, "2 count"]]:
     """Draw words of clients and of trials."""
     trials = first + jax.lax.iota(jnp.uint32, count)

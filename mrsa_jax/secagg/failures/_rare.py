@@ -216,7 +216,10 @@ def rare_failure_rates(
         return plant_lost_secrets(key, first, count, lost, p, q)
 
     def bytes_seen(
-        table: np.ndarray, plant: Callable[..., Planted], stream: int, done: int
+        table: np.ndarray,
+        plant: Callable[..., Planted],
+        stream: int,
+        done: int,
     ) -> np.ndarray:
         """Count how often each byte came up; zeros if no listed failure is possible."""
         its_key = fold(key, stream)

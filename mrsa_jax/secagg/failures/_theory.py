@@ -181,7 +181,10 @@ def share_threshold(n: int | np.integer, p: ArrayLike) -> int:
 
 
 def reliability_bound(
-    n: int | np.integer, p: ArrayLike, q: ArrayLike, t: ArrayLike
+    n: int | np.integer,
+    p: ArrayLike,
+    q: ArrayLike,
+    t: ArrayLike,
 ) -> Any:
     """Return the log of Theorem 5's bound on the chance that a round is unreliable.
 

@@ -27,7 +27,10 @@ from mrsa_watch._base.errors import check_chance, check_integer
 
 
 def exact_reliability_union_bound(
-    n: int | np.integer, p: ArrayLike, q: ArrayLike, t: ArrayLike
+    n: int | np.integer,
+    p: ArrayLike,
+    q: ArrayLike,
+    t: ArrayLike,
 ) -> float:
     """Return the log of n P(X < t), the sum that Theorem 5 bounds by Chernoff.
 
@@ -63,7 +66,10 @@ def exact_reliability_union_bound(
 
 
 def log_reliability_first_moment(
-    n: int | np.integer, p: ArrayLike, q: ArrayLike, t: ArrayLike
+    n: int | np.integer,
+    p: ArrayLike,
+    q: ArrayLike,
+    t: ArrayLike,
 ) -> float:
     r"""Return the log of the expected number of clients with a lost secret.
 
@@ -174,7 +180,9 @@ def unmasking_bound(n: int | np.integer, p: ArrayLike, t: ArrayLike) -> float:
 
 
 def log_disconnection_probability(
-    n: int | np.integer, p: ArrayLike, q: ArrayLike
+    n: int | np.integer,
+    p: ArrayLike,
+    q: ArrayLike,
 ) -> float:
     """Return the log of the exact chance that G_3 is disconnected.
 

@@ -109,7 +109,9 @@ def _touching(rows: _Rows, part: _Set) -> Bool[Array, " n"]:
 
 
 def _silent_and_lost(
-    rows: _Rows, survivors: _Alive, thresholds: _Limits
+    rows: _Rows,
+    survivors: _Alive,
+    thresholds: _Limits,
 ) -> tuple[Bool[Array, " n"], Bool[Array, " n"]]:
     """Mark the clients that are not informative, and those of them in V3+."""
     silent = _holders(rows, survivors[4]) < thresholds
@@ -118,7 +120,9 @@ def _silent_and_lost(
 
 
 def _ends_without_a_sum(
-    rows: _Rows, survivors: _Alive, thresholds: _Limits
+    rows: _Rows,
+    survivors: _Alive,
+    thresholds: _Limits,
 ) -> Bool[Array, ""]:
     """Return whether the server learns no sum over all whose inputs it may sum.
 
