@@ -19,6 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Integer, Key, UInt32
 
+from mrsa_jax._core.array_types import PRNGKey
 from mrsa_jax._core.arrays import host_array, on_device
 from mrsa_jax._core.factories import unless_traced
 from mrsa_jax._core.programs import one_program
@@ -48,11 +49,11 @@ class Stream(enum.IntEnum):
     SERVER = 12
 
 
-Seed: TypeAlias = int | np.integer | Integer[Array, ""] | Key[Array, ""]
+Seed: TypeAlias = int | np.integer | Integer[Array, ""] | PRNGKey
 """The source of a function's draws: an integer, perhaps traced, or a typed key."""
 
 
-def as_key(seed: Seed) -> Key[Array, ""]:
+def as_key(seed: Seed) -> PRNGKey:
     """Return a typed JAX key for an integer seed, or the key itself.
 
     Args:
@@ -102,28 +103,28 @@ def is_threefry(keys: Key[Array, "*batch"]) -> bool:
     return str(jax.random.key_impl(keys)) == _IMPLEMENTATION
 
 
-def fold(key: Key[Array, ""], *path: int | Array) -> Key[Array, ""]:
+def fold(key: PRNGKey, *path: int | Array) -> PRNGKey:
     """Fold each index or `Stream` of `path` into `key`, in order."""
     for step in path:
         key = jax.random.fold_in(key, step)
     return key
 
 
-def trial_key(key: Key[Array, ""], trial: int | Array) -> Key[Array, ""]:
+def trial_key(key: PRNGKey, trial: int | Array) -> PRNGKey:
     """Return the key of one trial."""
     return jax.random.fold_in(key, trial)
 
 
 def round_key(
-    key: Key[Array, ""],
+    key: PRNGKey,
     round_index: int | Array,
     stream: Stream,
-) -> Key[Array, ""]:
+) -> PRNGKey:
     """Return the key of one stream of one round of a trial."""
     return fold(key, round_index, int(stream))
 
 
-def with_own_keys(state: Any, key: Key[Array, ""]) -> Any:
+def with_own_keys(state: Any, key: PRNGKey) -> Any:
     """Return a state whose random keys are folded with another key.
 
     All else stays as it is.
@@ -156,7 +157,7 @@ _OF_WORDS = {(2,): "threefry2x32", (4,): "rbg"}
 
 
 @functools.partial(one_program, static_argnames="shape")
-def random_words(key: Key[Array, ""], shape: tuple[int, ...]) -> UInt32[Array, "*_"]:
+def random_words(key: PRNGKey, shape: tuple[int, ...]) -> UInt32[Array, "*_"]:
     """Draw the words of `jax.random.bits(key, shape, uint32)` by one expression.
 
     JAX runs Threefry on a CPU as a loop of passes over whole arrays; written as one
@@ -330,7 +331,7 @@ def pair_words(
 
 @functools.partial(one_program, static_argnames=("shape", "block"))
 def block_words(
-    key: Key[Array, ""],
+    key: PRNGKey,
     shape: tuple[int, ...],
     block: int = 0,
 ) -> tuple[UInt32[Array, "*shape"], UInt32[Array, "*shape"]]:
@@ -355,7 +356,7 @@ def block_words(
 
 @functools.partial(one_program, static_argnames="block")
 def entry_words(
-    key: Key[Array, ""],
+    key: PRNGKey,
     index: UInt32[Array, "*entries"],
     block: int = 0,
 ) -> tuple[UInt32[Array, "*entries"], UInt32[Array, "*entries"]]:
@@ -365,7 +366,7 @@ def entry_words(
     )
 
 
-def host_generator(key: Key[Array, ""], *path: int) -> np.random.Generator:
+def host_generator(key: PRNGKey, *path: int) -> np.random.Generator:
     """Make a NumPy generator for shuffles, seeded by a folded key's words."""
     words = np.asarray(jax.random.key_data(fold(key, *path)))
     return np.random.Generator(np.random.Philox(np.random.SeedSequence(words.tolist())))

@@ -19,8 +19,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
-from jaxtyping import Array, Float32, Float64, Key
+from jaxtyping import Array, Float32, Float64
 
+from mrsa_jax._core.array_types import Floats, PRNGKey
 from mrsa_jax._core.arrays import as_integers, host_array, on_device
 from mrsa_jax._core.batches import at_once
 from mrsa_jax._core.noise import check_noise, check_spread
@@ -50,7 +51,7 @@ class BestTest(NamedTuple):
     mu: float
     middle: float = 0.0
 
-    def scores(self, sums: Any) -> Float64[np.ndarray, "*_"]:
+    def scores(self, sums: Any) -> Floats:
         """Return scores of sums along the shift, [..., J], less their known part."""
         values = np.asarray(sums, np.float64) @ self.weights - self.middle
         certain = np.where(values > 0, np.inf, -np.inf)
@@ -98,7 +99,7 @@ class Distinguish:
         return _best(column, covariance, float(np.linalg.norm(self.shift)))
 
     @needs_values
-    def run(self, key: Key[Array, ""] | None, view: AggregateView) -> float:
+    def run(self, key: PRNGKey | None, view: AggregateView) -> float:
         """Return the score of what a server saw: high where the updates were shifted.
 
         Args:
@@ -127,7 +128,7 @@ class Distinguish:
     @needs_values
     def play(
         self,
-        seed: int | Key[Array, ""],
+        seed: int | PRNGKey,
         participation: Any,
         num_trials: int,
     ) -> tuple[Float64[np.ndarray, " trials"], Float64[np.ndarray, " trials"]]:

@@ -14,9 +14,10 @@ from collections.abc import Iterator
 from typing import Any, Literal
 
 import numpy as np
-from jaxtyping import Array, Float64, Key
+from jaxtyping import Float64
 
 from mrsa_jax import modular, privacy
+from mrsa_jax._core.array_types import Floats, PRNGKey
 from mrsa_jax._core.arrays import as_integers, host_array
 from mrsa_jax._core.batches import at_once
 from mrsa_jax._core.statistics import memory_kernel
@@ -75,9 +76,7 @@ class LeastSquares:
         return inverse + unexplained[:, None] / total
 
     @needs_values
-    def run(
-        self, key: Key[Array, ""] | None, view: AggregateView
-    ) -> Float64[np.ndarray, "*_"]:
+    def run(self, key: PRNGKey | None, view: AggregateView) -> Floats:
         """Return estimates float64 [..., N, d]; nothing is drawn from `key`."""
         del key
         seen = checked_view(view, AggregateView)
@@ -88,7 +87,7 @@ class LeastSquares:
         participation: Any,
         aggregates: Any,
         out: np.ndarray | None = None,
-    ) -> Float64[np.ndarray, "*_"]:
+    ) -> Floats:
         """Return estimates; arguments and result as for `least_squares`."""
         weights = _checked_participation(participation)
         sums = _checked_sums(aggregates, weights)
@@ -186,7 +185,7 @@ def least_squares(
     *,
     attack: LeastSquares = _PLAIN,
     out: np.ndarray | None = None,
-) -> Float64[np.ndarray, "*_"]:
+) -> Floats:
     """Estimate every client's update from the sums by least squares of least norm.
 
     X_hat = P^+ Y. Where P has full column rank this is eq. (34), and it is exact if the
@@ -239,7 +238,7 @@ def predicted_error(
     noise: float = 0.0,
     memory: float | None = None,
     share: float = 1.0,
-) -> Float64[np.ndarray, "*_"]:
+) -> Floats:
     """Return the error to expect for each client: 1 - 1/`privacy.hidden_among`.
 
     The mean of `reconstruction_error` over unrelated updates of equal length that do
@@ -281,9 +280,7 @@ def predicted_error(
 
 
 @needs_values
-def reconstruction_error(
-    true_updates: Any, estimates: Any
-) -> Float64[np.ndarray, "*_"]:
+def reconstruction_error(true_updates: Any, estimates: Any) -> Floats:
     """Return each client's relative squared error, ||x_i - x_hat_i||^2 / ||x_i||^2.
 
     0 is a perfect reconstruction. A client who never took part has the estimate 0 and
@@ -331,7 +328,7 @@ def streamed_errors(
     true_updates: Any,
     *,
     attack: LeastSquares = _PLAIN,
-) -> Float64[np.ndarray, "*_"]:
+) -> Floats:
     """Return `reconstruction_error` of `least_squares` without holding the estimates.
 
     Args:

@@ -17,9 +17,10 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 from jax.typing import ArrayLike
-from jaxtyping import Array, Bool, Float32, Integer, Key, UInt32
+from jaxtyping import Array, Bool, Float32, Integer, UInt32
 
 from mrsa_jax import graphs
+from mrsa_jax._core.array_types import PRNGKey, Whole
 from mrsa_jax._core.arrays import on_device
 from mrsa_jax._core.pytrees import pytree
 from mrsa_jax._core.status import Status
@@ -109,14 +110,14 @@ class RingAverage:
 
     def aggregate(
         self,
-        key: Key[Array, ""],
+        key: PRNGKey,
         state: AggregatorState,
         updates: Float32[Array, "participants dim"],
         members: Integer[Array, " participants"],
         survivors: Bool[Array, " participants"] | Bool[Array, "5 participants"],
         weights: ArrayLike | Sequence[object] | None = None,
         *,
-        assignment_key: Key[Array, ""] | None = None,
+        assignment_key: PRNGKey | None = None,
     ) -> tuple[AggregateOut, AggregatorState]:
         """Average one round's updates.
 
@@ -248,15 +249,15 @@ class RingAverage:
 @needs_values
 def ring_average(
     quantizer: Quantizer,
-    num_participants: int | np.integer,
-    dim: int | np.integer,
+    num_participants: Whole,
+    dim: Whole,
     *,
-    modulus_bits: int | np.integer = 32,
+    modulus_bits: Whole = 32,
     fidelity: Fidelity = "array",
-    key_material: int | np.integer | bytes | ArrayLike = 0,
+    key_material: Whole | bytes | ArrayLike = 0,
     rule: GraphRule | None = None,
     steps: StepDropout | None = None,
-    max_weight: int | np.integer | ArrayLike | Sequence[object] | None = None,
+    max_weight: Whole | ArrayLike | Sequence[object] | None = None,
     clip_rule: ClipRule | None = None,
     noise: RingNoise | None = None,
 ) -> RingAverage:

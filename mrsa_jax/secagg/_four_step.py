@@ -16,8 +16,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
-from jaxtyping import Array, Bool, Key
+from jaxtyping import Array, Bool
 
+from mrsa_jax._core.array_types import PRNGKey, Whole
 from mrsa_jax._core.arrays import on_device
 from mrsa_jax._core.round_rules import block_numbers
 from mrsa_jax._core.status import Status
@@ -55,16 +56,16 @@ _shares_of = jax.jit(share_secrets)
 
 @needs_values
 def aggregate(
-    seed: int | np.integer | bytes | Key[Array, ""],
+    seed: Whole | bytes | PRNGKey,
     inputs: ArrayLike | list[object],
     adjacency: ArrayLike | list[object],
     survivors: ArrayLike | list[object],
     thresholds: ArrayLike | list[int],
-    modulus_bits: int | np.integer | None = None,
+    modulus_bits: Whole | None = None,
     *,
-    modulus: int | np.integer | None = None,
+    modulus: Whole | None = None,
     seeds: Seeds | None = None,
-    round_index: int | np.integer = 0,
+    round_index: Whole = 0,
     keep_padded: bool = True,
     plan: SegmentPlan | None = None,
     consistency: bool = False,

@@ -15,6 +15,7 @@ import numpy as np
 from jax.typing import ArrayLike
 from jaxtyping import Array
 
+from mrsa_jax._core.array_types import Whole
 from mrsa_jax._core.prime import words_per_residue
 from mrsa_jax._core.pytrees import pytree
 from mrsa_jax._core.status import STEPS, STEPS_WITH_CHECK
@@ -117,8 +118,8 @@ def round_costs(
     adjacency: ArrayLike | Sequence,
     survivors: ArrayLike | Sequence,
     thresholds: ArrayLike | Sequence,
-    dim: int | np.integer | None = None,
-    modulus: int | np.integer | None = None,
+    dim: Whole | None = None,
+    modulus: Whole | None = None,
     *,
     plan: SegmentPlan | None = None,
     signers: ArrayLike | Sequence | None = None,
@@ -346,11 +347,11 @@ def _pads_of(plan: SegmentPlan, num_clients: int) -> _Pads:
 
 
 def expected_costs(
-    num_clients: int | np.integer,
+    num_clients: Whole,
     degree: float | int,
-    threshold: int | np.integer,
-    dim: int | np.integer,
-    modulus: int | np.integer,
+    threshold: Whole,
+    dim: Whole,
+    modulus: Whole,
     *,
     step_dropout_rate: float | int = 0.0,
 ) -> RoundCosts:
@@ -417,9 +418,9 @@ def expected_costs(
 
 
 def fedavg_costs(
-    num_clients: int | np.integer,
-    dim: int | np.integer,
-    modulus: int | np.integer,
+    num_clients: Whole,
+    dim: Whole,
+    modulus: Whole,
 ) -> RoundCosts:
     """Count the costs of a plain sum: the residues of each client, nothing else.
 

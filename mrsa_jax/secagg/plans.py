@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Array, Bool
 
+from mrsa_jax._core.array_types import Whole
 from mrsa_jax._core.pytrees import pytree
 from mrsa_jax.modular import check_modulus
 from mrsa_jax.quantize.budgets import check_fits
@@ -66,11 +67,11 @@ class RingResult:
 
 
 def complete_plan(
-    num_participants: int | np.integer,
-    dim: int | np.integer,
-    modulus: int | np.integer,
+    num_participants: Whole,
+    dim: Whole,
+    modulus: Whole,
     *,
-    levels: int | np.integer | None = None,
+    levels: Whole | None = None,
 ) -> SegmentPlan:
     """Plan one sum of everybody over all coordinates, in one ring.
 
@@ -102,8 +103,8 @@ def complete_plan(
 
 def segment_plan(
     blocks: Any,
-    num_participants: int | np.integer,
-    dim: int | np.integer | None = None,
+    num_participants: Whole,
+    dim: Whole | None = None,
 ) -> SegmentPlan:
     """Check blocks against a round's sizes and against each other.
 

@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 from jax.sharding import Mesh
 from jax.typing import ArrayLike
-from jaxtyping import Array, Key
 
 from mrsa_jax import graphs
+from mrsa_jax._core.array_types import PRNGKey, Whole
 from mrsa_jax._core.arrays import check_thresholds
 from mrsa_jax._core.batches import within_memory
 from mrsa_jax._core.mesh import checked_mesh
@@ -119,17 +119,17 @@ def rows_of_rates(rates: Any) -> list[tuple[str, str]]:
 
 @needs_values
 def failure_rates(
-    seed: int | Key[Array, ""],
-    n: int | np.integer,
+    seed: int | PRNGKey,
+    n: Whole,
     p: ArrayLike,
     q: ArrayLike | list[object] | tuple[object, ...],
     t: ArrayLike | list[int] | tuple[int, ...],
-    num_trials: int | np.integer,
+    num_trials: Whole,
     *,
-    chunk_size: int | np.integer | None = None,
+    chunk_size: Whole | None = None,
     progress: Progress | None = None,
     mesh: Mesh | None = None,
-    first: int | np.integer = 0,
+    first: Whole = 0,
 ) -> FailureRates:
     """Count how often a round of CCESA(n, p) ends without a sum, and why.
 
@@ -205,16 +205,16 @@ def failure_rates(
 
 @needs_values
 def failure_rates_of(
-    seed: int | Key[Array, ""],
+    seed: int | PRNGKey,
     graph: graphs.GraphModel,
     steps: StepDropout,
     thresholds: ArrayLike | list[int] | tuple[int, ...],
-    num_trials: int | np.integer,
+    num_trials: Whole,
     *,
-    chunk_size: int | np.integer | None = None,
+    chunk_size: Whole | None = None,
     progress: Progress | None = None,
     mesh: Mesh | None = None,
-    first: int | np.integer = 0,
+    first: Whole = 0,
 ) -> FailureRates:
     """Count how often a round over any graph, with any losses, ends without a sum.
 
