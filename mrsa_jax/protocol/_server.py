@@ -7,7 +7,8 @@ in time.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -33,7 +34,7 @@ from mrsa_jax.protocol.messages import (
 from mrsa_jax.protocol.shamir import recover
 from mrsa_jax.secagg import PlanOutcome, SegmentPlan, admitted, segment_plan
 from mrsa_jax.secagg.outcome import judged
-from mrsa_jax.secagg.plans import only_total
+from mrsa_jax.secagg.plans import Block, only_total
 
 
 class Server:
@@ -104,10 +105,10 @@ class Server:
         """
         n = len(adjacency)
         self._plan = segment_plan(plan, n)
-        self._layouts: list[list[int]] = [[] for _ in range(n)]  # each client's blocks
-        for number, block in enumerate(self._plan):
+        self._blocks: list[list[Block]] = [[] for _ in range(n)]  # of each client
+        for block in self._plan:
             for i in block.members:
-                self._layouts[i].append(number)
+                self._blocks[i].append(block)
         self._adjacency = adjacency
         self._neighbours = [
             frozenset(np.flatnonzero(row).tolist()) for row in adjacency
@@ -116,19 +117,18 @@ class Server:
         self.round_index = round_index
         keeps_blocks = terms is not None and terms.blocks is not None
         self._contexts = checked_contexts(contexts, n, keeps_blocks=keeps_blocks)
-        takes = [
-            (AdvertiseKeys.KIND, self._take_keys),
-            (ShareKeys.KIND, self._take_shares),
-            (MaskedInput.KIND, self._take_input),
-            (UnmaskShares.KIND, self._take_unmasking),
+        # the message that is due at each step
+        self._takes: list[tuple[Any, Callable[[int, Any], None]]] = [
+            (AdvertiseKeys, self._take_keys),
+            (ShareKeys, self._take_shares),
+            (MaskedInput, self._take_input),
+            (UnmaskShares, self._take_unmasking),
         ]
         self._terms = terms
         self._kept = None if terms is None else terms.blocks
         if terms is not None:
-            takes[0] = (SignedKeys.KIND, self._take_keys)
-            takes.insert(3, (SignedSurvivors.KIND, self._take_signature))
-        # place in both tuples is the step at which a message of that kind is due
-        self._kinds, self._takes = zip(*takes, strict=True)
+            self._takes[0] = (SignedKeys, self._take_keys)
+            self._takes.insert(3, (SignedSurvivors, self._take_signature))
         self.signed = np.zeros(n, bool)
         self._signatures: dict[int, bytes] = {}
         self.step = 0
@@ -176,8 +176,9 @@ class Server:
             AuthenticationError: If a signature is not one of the list that it sent.
         """
         kind = kind_of(message)
-        _expect(kind in self._kinds, client, "sent a message of the server")
-        step = self._kinds.index(kind)
+        kinds = [due.KIND for due, _ in self._takes]
+        _expect(kind in kinds, client, "sent a message of the server")
+        step = kinds.index(kind)
         # too late: the client counts as lost already
         if step < self.step:
             return False
@@ -189,7 +190,14 @@ class Server:
                 self._inbox[client] == message, client, "sent two different messages"
             )
             return False
-        self._takes[step](client, message)
+        due, take = self._takes[step]
+        # both sides know the form of an input: it is not sent
+        layouts = (self._layout(client),) if due is MaskedInput else ()
+        read = due.from_bytes(message, *layouts)
+        number, current = read.round_index, self.round_index
+        _expect(read.client == client, client, f"writes as client {read.client}")
+        _expect(number == current, client, f"is in round {number}, not {current}")
+        take(client, read)
         self._inbox[client] = message
         return True
 
@@ -261,7 +269,7 @@ class Server:
             totals of blocks that can be unmasked stand in an unreliable round too: the
             server has them anyway.
         """
-        self._close(len(self._kinds) - 1)
+        self._close(len(self._takes) - 1)
         if self.summed.any():
             for is_key, held in ((False, self._self_shares), (True, self._key_shares)):
                 for owner, shares in held.items():
@@ -395,18 +403,11 @@ class Server:
         self._inbox = {}
         self.step = step + 1
 
-    def _check_sender(
-        self,
-        client: int,
-        message: AdvertiseKeys
-        | ShareKeys
-        | MaskedInput
-        | SignedSurvivors
-        | UnmaskShares,
-    ) -> None:
-        _expect(message.client == client, client, f"writes as client {message.client}")
-        number, current = message.round_index, self.round_index
-        _expect(number == current, client, f"is in round {number}, not {current}")
+    def _layout(self, client: int) -> tuple[tuple[int, int], ...]:
+        """Return the length and the modulus of each of a client's blocks."""
+        return tuple(
+            (block.stop - block.start, block.modulus) for block in self._blocks[client]
+        )
 
     def _check_ids(
         self,
@@ -418,9 +419,7 @@ class Server:
             set(ids) == set(expected), client, "does not send the entries it should"
         )
 
-    def _take_keys(self, client: int, data: bytes) -> None:
-        message = (SignedKeys if self._is_checked else AdvertiseKeys).from_bytes(data)
-        self._check_sender(client, message)
+    def _take_keys(self, client: int, message: AdvertiseKeys) -> None:
         keys: tuple[bytes, ...] = (message.channel_key, message.pad_key)
         # one key twice would let two clients agree on one channel or pad
         is_new = keys[0] != keys[1] and not self._seen_keys & set(keys)
@@ -435,29 +434,22 @@ class Server:
             keys += (message.signature,)
         self._keys[client] = keys
 
-    def _take_shares(self, client: int, data: bytes) -> None:
-        message = ShareKeys.from_bytes(data)
-        self._check_sender(client, message)
+    def _take_shares(self, client: int, message: ShareKeys) -> None:
         self._check_ids(
             client, [j for j, _ in message.ciphertexts], self._near(client, 1)
         )
         for recipient, ciphertext in message.ciphertexts:
             self._mail.setdefault(recipient, []).append((client, ciphertext))
 
-    def _take_input(self, client: int, data: bytes) -> None:
-        blocks = [self._plan[number] for number in self._layouts[client]]
-        layout = tuple((block.stop - block.start, block.modulus) for block in blocks)
-        message = MaskedInput.from_bytes(data, layout)
-        self._check_sender(client, message)
+    def _take_input(self, client: int, message: MaskedInput) -> None:
         start = 0
-        for block, (width, _) in zip(blocks, layout, strict=True):
-            part = message.residues[start : start + width]
+        for block in self._blocks[client]:
+            stop = start + block.stop - block.start
+            part = message.residues[start:stop]
             self.padded_inputs[client, block.start : block.stop] = part
-            start += width
+            start = stop
 
-    def _take_signature(self, client: int, data: bytes) -> None:
-        message = SignedSurvivors.from_bytes(data)
-        self._check_sender(client, message)
+    def _take_signature(self, client: int, message: SignedSurvivors) -> None:
         assert self._terms is not None  # else nothing takes signatures
         summed = np.flatnonzero(self.summed).tolist()
         signed = self.round_index, summed, self._contexts[client]
@@ -465,9 +457,7 @@ class Server:
         self._terms.check(client, message.signature, statement)
         self._signatures[client] = message.signature
 
-    def _take_unmasking(self, client: int, data: bytes) -> None:
-        message = UnmaskShares.from_bytes(data)
-        self._check_sender(client, message)
+    def _take_unmasking(self, client: int, message: UnmaskShares) -> None:
         survivors = set(self._summed_near(client))
         # neighbours who shared secrets but are not summed
         lost = set(self._near(client, 2)) - survivors
