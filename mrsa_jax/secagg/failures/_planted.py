@@ -124,8 +124,9 @@ def plant_lost_secrets(
     first: int,
     count: int,
     table: np.ndarray,
-    p: float,
     q: float,
+    *,
+    p: float,
 ) -> Planted:
     """Draw rounds with a client of too few shares, chosen by its chance."""
     n = len(table)
