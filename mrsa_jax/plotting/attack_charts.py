@@ -161,7 +161,17 @@ def histogram_chart(
             if outside.any():
                 name += f", {100 * outside.mean():.3g} % {side} {end:.3g}"
         zeros = np.zeros(len(bins))
-        lines.append(Line(str(label), bins, fraction, name, zeros, fraction, "step"))
+        lines.append(
+            Line(
+                str(label),
+                bins,
+                fraction,
+                name,
+                zeros,
+                fraction,
+                "step",
+            )
+        )
     return Chart.named("histogram", lines)
 
 

@@ -102,7 +102,12 @@ def _write(drawn: Figure, place: pathlib.Path, form: str) -> None:
         return
     _rasterize(drawn)
     date = {"svg": "Date", "pdf": "CreationDate"}[form]
-    drawn.savefig(place, format=form, dpi=_PIXELS, metadata=title | {date: None})
+    drawn.savefig(
+        place,
+        format=form,
+        dpi=_PIXELS,
+        metadata=title | {date: None},
+    )
 
 
 def _figure(figure: Any) -> Figure:
