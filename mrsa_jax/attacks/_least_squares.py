@@ -172,7 +172,13 @@ def least_squares_attack(
             "must stand without `ridge` and `noise`",
             memory,
         )
-    return LeastSquares(float(ridge), float(noise), prior, memory, float(share))
+    return LeastSquares(
+        float(ridge),
+        float(noise),
+        prior,
+        memory,
+        float(share),
+    )
 
 
 _PLAIN = least_squares_attack()
@@ -438,7 +444,12 @@ def _of_last_rounds(weights: np.ndarray, memory: float, share: float) -> np.ndar
 
 def _inverse_of_positive(lengths: np.ndarray) -> np.ndarray:
     """Return 1 / lengths, 0 where a length is 0."""
-    return np.divide(1.0, lengths, out=np.zeros(len(lengths)), where=lengths > 0)
+    return np.divide(
+        1.0,
+        lengths,
+        out=np.zeros(len(lengths)),
+        where=lengths > 0,
+    )
 
 
 def _damped(weights: np.ndarray, penalty: float) -> np.ndarray:

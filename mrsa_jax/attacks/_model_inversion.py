@@ -218,7 +218,12 @@ def _standardised(images: np.ndarray) -> np.ndarray:
     flat = images.reshape(*images.shape[:-3], -1)
     centred = flat - flat.mean(axis=-1, keepdims=True)
     size = np.linalg.norm(centred, axis=-1, keepdims=True)
-    return np.divide(centred, size, out=np.zeros_like(centred), where=size > 1e-12)
+    return np.divide(
+        centred,
+        size,
+        out=np.zeros_like(centred),
+        where=size > 1e-12,
+    )
 
 
 @functools.partial(jax.jit, static_argnums=(0, 1, 2, 3))

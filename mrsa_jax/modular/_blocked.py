@@ -81,7 +81,12 @@ def in_chunks(
 
     def body(place: Array, results: Array) -> Array:
         part = run(lax.dynamic_slice_in_dim(padded, place * chunk, chunk))
-        return lax.dynamic_update_slice_in_dim(results, part, place * chunk, 0)
+        return lax.dynamic_update_slice_in_dim(
+            results,
+            part,
+            place * chunk,
+            0,
+        )
 
     # a whole chunk of padding is skipped
     used = jnp.int32(batch) if count is None else count
@@ -90,7 +95,12 @@ def in_chunks(
     return lax.fori_loop(jnp.int32(0), number, body, results)[:batch]
 
 
-def _of_chunk(matrices: Array, *, of: Field | None, steps: int) -> Array:
+def _of_chunk(
+    matrices: Array,
+    *,
+    of: Field | None,
+    steps: int,
+) -> Array:
     rules = _SMALL_RULES if of is None else _wide_rules(of)
     work = rules.enter(matrices)
     block = min(_BLOCK, steps)
@@ -148,10 +158,20 @@ def _take_off_block(
     pivots = jnp.take_along_axis(rows, columns[:, :, None], axis=2)[..., 0]
     # factors are divided, not rows: in one fused loop over columns that is done once a
     # row
-    factors = jnp.take_along_axis(work, columns[:, None, :], axis=2, mode="clip")
+    factors = jnp.take_along_axis(
+        work,
+        columns[:, None, :],
+        axis=2,
+        mode="clip",
+    )
     factors = rules.divide(factors, pivots)
     work = rules.less_product(work, factors, rows)
-    return work, lax.dynamic_update_slice_in_dim(raises, pivots != 0, begin, 1)
+    return work, lax.dynamic_update_slice_in_dim(
+        raises,
+        pivots != 0,
+        begin,
+        1,
+    )
 
 
 def _clear_column(
@@ -168,8 +188,18 @@ def _clear_column(
     pivot = lax.dynamic_index_in_dim(entries, index, 1, keepdims=False)
     factors = jnp.where((jnp.arange(rows.shape[1]) == index)[None, :], 0, entries)
     # an empty row changes nothing
-    rows = rules.cross(rows, row, factors, jnp.where(pivot == 0, 1, pivot))
-    return rows, lax.dynamic_update_slice_in_dim(columns, column[:, None], index, 1)
+    rows = rules.cross(
+        rows,
+        row,
+        factors,
+        jnp.where(pivot == 0, 1, pivot),
+    )
+    return rows, lax.dynamic_update_slice_in_dim(
+        columns,
+        column[:, None],
+        index,
+        1,
+    )
 
 
 def _enter_small(matrices: Array) -> Float32[Array, "*_"]:
@@ -178,7 +208,12 @@ def _enter_small(matrices: Array) -> Float32[Array, "*_"]:
     return _centre(residues(matrices, SMALL_PRIME).astype(jnp.float32))
 
 
-def _cross_small(rows: Array, row: Array, factors: Array, pivot: Array) -> Array:
+def _cross_small(
+    rows: Array,
+    row: Array,
+    factors: Array,
+    pivot: Array,
+) -> Array:
     return _centre(rows * pivot[:, None, None] - factors[:, :, None] * row[:, None, :])
 
 
@@ -220,7 +255,12 @@ def _wide_rules(of: Field) -> _Rules:
     word = reduce_wide(jnp.uint32(1), jnp.uint32(0), of)
     square = multiply(word, word, of)
 
-    def cross(rows: Array, row: Array, factors: Array, pivot: Array) -> Array:
+    def cross(
+        rows: Array,
+        row: Array,
+        factors: Array,
+        pivot: Array,
+    ) -> Array:
         less = of.prime - factors
         pairs = [(rows, pivot[:, None, None]), (row[:, None, :], less[:, :, None])]
         return _sum_of_products(pairs, of)
@@ -229,13 +269,20 @@ def _wide_rules(of: Field) -> _Rules:
         units = multiply(inverse(pivots, of), square, of)
         return _sum_of_products([(factors, units[:, None, :])], of)
 
-    def less_product(rest: Array, factors: Array, rows: Array) -> Array:
+    def less_product(
+        rest: Array,
+        factors: Array,
+        rows: Array,
+    ) -> Array:
         block = range(rows.shape[1])
         pairs = [(factors[:, :, k, None], rows[:, None, k]) for k in block]
         return subtract(rest, _sum_of_products(pairs, of), of)
 
     return _Rules(
-        lambda matrices: residues(matrices, of.prime), cross, divide, less_product
+        lambda matrices: residues(matrices, of.prime),
+        cross,
+        divide,
+        less_product,
     )
 
 

@@ -171,7 +171,12 @@ def _upper_bounds(
         )
 
     rows, columns = matrices.shape[1:]
-    return _blocked.in_chunks(run, matrices, 4 * (rows + columns) ** 2, None)
+    return _blocked.in_chunks(
+        run,
+        matrices,
+        4 * (rows + columns) ** 2,
+        None,
+    )
 
 
 def _lines_that_differ(matrices: Array) -> Array:
@@ -304,12 +309,20 @@ def rank(matrix: Any) -> Int32[Array, "*batch"]:
         return jnp.maximum(*both).reshape(array.shape[:-2])
     if form == "loops":
 
-        def by_loops(part: np.ndarray, prime: int, number: int) -> np.ndarray:
+        def by_loops(
+            part: np.ndarray,
+            prime: int,
+            number: int,
+        ) -> np.ndarray:
             return compiled_prefix_ranks(part[:number], prime)[:, -1]
 
         primes = iter(_drawn_for(stacked))
         ranks = _proven_ranks(
-            stacked, len(stacked), primes, by_loops, host_upper_bounds
+            stacked,
+            len(stacked),
+            primes,
+            by_loops,
+            host_upper_bounds,
         )
         return on_device(ranks.reshape(array.shape[:-2]))
 
@@ -324,7 +337,13 @@ def rank(matrix: Any) -> Int32[Array, "*batch"]:
             words = held(part, padded=True)
             primes = small_and_drawn()
             ranks.append(
-                _proven_ranks(words, len(part), primes, ranks_modulo, upper_bounds)
+                _proven_ranks(
+                    words,
+                    len(part),
+                    primes,
+                    ranks_modulo,
+                    upper_bounds,
+                )
             )
         return np.concatenate(ranks)
 

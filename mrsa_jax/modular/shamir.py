@@ -180,12 +180,21 @@ def _check_points(points: Any, used: Any, prime: int) -> None:
     )
 
 
-def _check_residues(values: Any, argument: str, prime: int) -> None:
+def _check_residues(
+    values: Any,
+    argument: str,
+    prime: int,
+) -> None:
     """Check that values are below the prime, unless they are traced."""
     if is_traced(values):
         return
     array = host_array(values, argument)
-    require(array.dtype.kind in "iu", argument, "must hold integers", str(array.dtype))
+    require(
+        array.dtype.kind in "iu",
+        argument,
+        "must hold integers",
+        str(array.dtype),
+    )
     outside = array[(array < 0) | (array >= prime)]
     require(
         outside.size == 0,
@@ -196,7 +205,12 @@ def _check_residues(values: Any, argument: str, prime: int) -> None:
 
 
 @functools.partial(jax.jit, static_argnames=("prime",))
-def _share(secrets: Array, coefficients: Array, points: Array, prime: int) -> Array:
+def _share(
+    secrets: Array,
+    coefficients: Array,
+    points: Array,
+    prime: int,
+) -> Array:
     def horner(job: tuple[Array, ...]) -> Array:
         secret, higher, at = job
         x = at[None, :]
@@ -204,13 +218,21 @@ def _share(secrets: Array, coefficients: Array, points: Array, prime: int) -> Ar
         start = varying_like(start, job)
 
         def step(value: Array, coefficient: Array) -> tuple[Array, None]:
-            return add(_times_point(value, x, prime), coefficient[:, None], prime), None
+            return add(
+                _times_point(value, x, prime),
+                coefficient[:, None],
+                prime,
+            ), None
 
         value, _ = lax.scan(step, start, higher, reverse=True)
         return add(_times_point(value, x, prime), secret[:, None], prime)
 
     batch = at_once("shares", 4 * secrets.shape[1] * points.shape[1])
-    return lax.map(horner, (secrets, coefficients, points), batch_size=batch)
+    return lax.map(
+        horner,
+        (secrets, coefficients, points),
+        batch_size=batch,
+    )
 
 
 def recover_secrets(
@@ -257,7 +279,12 @@ def recover_secrets(
     """
     p = _check_prime(prime)
     chosen = on_device(used)
-    require(chosen.dtype == jnp.bool_, "used", "must be bool", chosen.dtype)
+    require(
+        chosen.dtype == jnp.bool_,
+        "used",
+        "must be bool",
+        chosen.dtype,
+    )
     require(
         chosen.shape == points.shape,
         "used",
@@ -270,7 +297,12 @@ def recover_secrets(
 
 
 @functools.partial(jax.jit, static_argnames=("prime",))
-def _recover(shares: Array, points: Array, used: Array, prime: int) -> Array:
+def _recover(
+    shares: Array,
+    points: Array,
+    used: Array,
+    prime: int,
+) -> Array:
     def one(job: tuple[Array, ...]) -> Array:
         values, at, chosen = job
         weights = _lagrange(at, chosen, prime)
@@ -281,7 +313,9 @@ def _recover(shares: Array, points: Array, used: Array, prime: int) -> Array:
         return ring_sum_over(terms, prime, axis=1)
 
     return lax.map(
-        one, (shares, points, used), batch_size=at_once("shares", 4 * points.shape[1])
+        one,
+        (shares, points, used),
+        batch_size=at_once("shares", 4 * points.shape[1]),
     )
 
 
@@ -300,12 +334,17 @@ def _lagrange(points: Array, used: Array, prime: int) -> Array:
 
     start = (unit % jnp.uint32(prime), jnp.ones_like(points))
     above, below = lax.fori_loop(
-        0, points.shape[0], step, varying_like(start, points, used)
+        0,
+        points.shape[0],
+        step,
+        varying_like(start, points, used),
     )
     # the product of all x_k holds x_j once too often
     below = _multiply(below, jnp.where(used, points, unit), prime)
     return _multiply(
-        jnp.broadcast_to(above, below.shape), _inverse(below, prime), prime
+        jnp.broadcast_to(above, below.shape),
+        _inverse(below, prime),
+        prime,
     )
 
 
@@ -326,7 +365,11 @@ def _inverse(values: Array, prime: int) -> Array:
     return lax.scan(step, start, on_device(bits))[0][0]
 
 
-def _times_point(values: Array, points: Array, prime: int) -> Array:
+def _times_point(
+    values: Array,
+    points: Array,
+    prime: int,
+) -> Array:
     """Return values * points mod p for points below 2^16."""
     points = jnp.broadcast_to(points, values.shape)
     if prime != SHAMIR_PRIME:
