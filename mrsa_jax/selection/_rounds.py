@@ -36,6 +36,7 @@ from mrsa_jax._core.selector import Selector, with_counts
 from mrsa_jax._core.streams import Seed, Stream, as_key, by_words, round_key, trial_key
 from mrsa_jax._core.traced import is_traced, needs_values
 from mrsa_jax.availability import Availability, StepDropout
+from mrsa_jax.selection._by_loops import Rollout
 from mrsa_jax.selection._rollout import _entries, _in_chunks, _play, _start
 from mrsa_watch._base.errors import check_integer, check_size, require
 from mrsa_watch._base.html import brief
@@ -308,7 +309,8 @@ def rollout_rounds(
     # program's
     more = bucket(rounds)
     played = more if is_known and trials * more * n <= LITTLE else rounds
-    history = _in_chunks(_roll, key, schemes, played, trials, row_bytes, first=start)
+    job = Rollout(key, schemes, played, trials, start)
+    history = _in_chunks(_roll, job, row_bytes)
     _check_places(rule, history.survivors)
     if num_trials is not None and played == rounds:
         return history
