@@ -51,7 +51,7 @@ def launch(
         interpret=interprets_kernels(),
         compiler_params=triton.CompilerParams(num_warps=num_warps, num_stages=1),
         name=name,
-        **(specs | settings,),
+        **(specs | settings),
     )
     # Triton indexes with 32 bits, whatever width a caller has on
     with jax.enable_x64(False):

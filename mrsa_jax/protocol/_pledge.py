@@ -112,12 +112,8 @@ class Pledge:
         try:
             content = self._path.read_bytes()
         except FileNotFoundError:
-            require(
-                not self._kept,
-                "path",
-                "must still hold the pledge, whose file is gone",
-                str(self._path),
-            )
+            rule = "must still hold the pledge, whose file is gone"
+            require(not self._kept, "path", rule, str(self._path))
             return b""
         except OSError as error:
             require(False, "path", f"{rule} that can be read", str(error))
