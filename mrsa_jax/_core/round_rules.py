@@ -7,7 +7,6 @@ protocol's steps, a rule decides which sums are learnt: the one here counts the 
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable
 from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
 
@@ -16,7 +15,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Int32, Key, Shaped
 
 from mrsa_jax._core.arrays import host_array, on_device
-from mrsa_jax._core.pytrees import pytree
+from mrsa_jax._core.pytrees import pytree, static
 from mrsa_jax._core.status import FEWEST_IN_A_SUM, Status
 from mrsa_watch._base.errors import check_known, check_size, require
 from mrsa_watch._base.values import by_value
@@ -69,7 +68,7 @@ class ThresholdRule:
 
     labels: Array
     threshold: Array
-    policy: str = dataclasses.field(metadata={"static": True})
+    policy: str = static()
 
     def learn(
         self, key: Key[Array, ""], survivors: Bool[Array, "5 clients"]

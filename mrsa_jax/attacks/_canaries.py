@@ -170,6 +170,7 @@ class CanaryScores(NamedTuple):
             return _between([most, least], sizes, level)[0] > allowed
 
         # bisection: a larger mu is found if a smaller one is
+        # 64 deviations apart no test could fail
         low, high = allowed, allowed + 64.0
         if not is_found(high):
             return float("inf")
@@ -424,6 +425,7 @@ def _played(
         indices = jnp.arange(setting.members.shape[0], dtype=jnp.int32)
         steps = (indices, setting.members, setting.present, setting.scales)
         seen, rest = lax.scan(one_round, average.init(), steps)[1]
+        # averaged over the directions that the canary does not take
         gram = jnp.einsum("rd,sd->rs", rest, rest, precision=lax.Precision.HIGHEST)
         return seen, gram / jnp.float32(dim - 1)
 

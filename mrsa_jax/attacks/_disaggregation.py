@@ -381,6 +381,7 @@ class _Problem:
         entries = columns.astype(np.float64)
         size = np.linalg.norm(entries, axis=-1)
         off = np.linalg.norm(entries @ self.null.T, axis=-1)
+        # an empty column lies in every space
         return np.divide(off, size, out=np.zeros_like(off), where=size > 0)
 
     def is_near(self, column: np.ndarray) -> bool:

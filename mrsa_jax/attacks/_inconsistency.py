@@ -223,6 +223,7 @@ def silenced(
     layers = dict(unflatten(model, input_shape, parameters)["params"])
     noise = jax.random.uniform(jax.random.key(0), (2, *input_shape), jnp.float32)
     outputs = jax.eval_shape(model.apply, {"params": layers}, noise).shape[-1]
+    # the last layer is dense and has an output for each class
     dense = [
         name
         for name in sorted(layers, key=_by_number)

@@ -438,6 +438,7 @@ def _of_last_rounds(weights: np.ndarray, memory: float, share: float) -> np.ndar
     # unit diagonal: rounds of many clients do not outweigh those of few
     ratios = covariance * scale[:, None] * scale
     np.fill_diagonal(ratios, 1.0)  # rows of nobody as well
+    # correlation of each row's updates with those of the client's last row
     alike = P * kernel[:, _last_rows(weights)] * scale[:, None]
     return np.asarray(np.linalg.solve(ratios, alike).T * scale)
 

@@ -249,6 +249,7 @@ def _logits(model: Any, parameters: Array, inputs: Array) -> Array:
 def _true_logits(model: Any, parameters: Array, inputs: Array, labels: Array) -> Array:
     logits = _logits(model, parameters, inputs)
     is_label = jax.nn.one_hot(labels, logits.shape[-1], dtype=jnp.bool_)[None]
+    # log(p / (1 - p)): the label's logit less the log of the others' exponentials
     true = jnp.sum(jnp.where(is_label, logits, jnp.float32(0)), axis=-1)
     return true - jax.nn.logsumexp(jnp.where(is_label, -jnp.inf, logits), axis=-1)
 

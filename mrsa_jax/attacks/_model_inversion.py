@@ -261,6 +261,7 @@ def _invert(
             is_enough = most >= jnp.float32(attack.enough)
             return jnp.where(is_enough, image, moved), best, most
 
+        # black, as in MI-Face
         start = jnp.full(input_shape, low, jnp.float32)
         state = (start, start, jnp.float32(-1))
         last, best, most = jax.lax.fori_loop(0, attack.num_steps, step, state)

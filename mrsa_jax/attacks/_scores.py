@@ -143,6 +143,7 @@ def _similarity(
     data_range: float,
 ) -> Float32[Array, " images"]:
     """Return SSIM, the mean over the places where the whole window fits."""
+    # places of the window about its middle, in deviations
     places = (jnp.arange(side, dtype=jnp.float32) - (side - 1) / 2) / _WIDTH
     # separable: rows are filtered, then columns
     window = jnp.exp(-0.5 * places**2)

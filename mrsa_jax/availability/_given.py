@@ -25,7 +25,7 @@ from mrsa_jax._core.arrays import (
 )
 from mrsa_jax._core.factories import also_traced, is_whole, unless_traced
 from mrsa_jax._core.programs import one_program
-from mrsa_jax._core.pytrees import pytree
+from mrsa_jax._core.pytrees import Calls, pytree
 from mrsa_jax._core.streams import (
     ALWAYS,
     chances_typed,
@@ -56,7 +56,7 @@ class Cyclic:
     phase: Array
     takes_trials: ClassVar[bool] = True
 
-    def typed(self) -> list[tuple[Any, ...]]:
+    def typed(self) -> Calls:
         """Return the calls that may have made it."""
         rates, phase = chances_typed(self.thresholds), np.asarray(self.phase).tolist()
         return [(cyclic, rates), (cyclic, rates, phase)]

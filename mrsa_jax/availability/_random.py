@@ -18,7 +18,7 @@ from mrsa_jax._core.array_types import Flags, Numbers, PRNGKey, TrialKeys
 from mrsa_jax._core.arrays import number_or_vector, on_device
 from mrsa_jax._core.factories import also_traced, unless_traced
 from mrsa_jax._core.programs import one_program
-from mrsa_jax._core.pytrees import pytree
+from mrsa_jax._core.pytrees import Calls, pytree
 from mrsa_jax._core.streams import (
     ALWAYS,
     Seed,
@@ -53,7 +53,7 @@ class Independent:
     takes_trials: ClassVar[bool] = True
     _period: ClassVar[int] = 1
 
-    def typed(self) -> list[tuple[Any, ...]]:
+    def typed(self) -> Calls:
         """Return the call that made it."""
         return [(independent, chances_typed(self.thresholds))]
 
@@ -211,7 +211,7 @@ class Markov:
     takes_trials: ClassVar[bool] = True
     _period: ClassVar[int] = 0  # rounds depend on those before
 
-    def typed(self) -> list[tuple[Any, ...]]:
+    def typed(self) -> Calls:
         """Return the calls that may have made it, of one rate for everybody."""
         if self.back.ndim or not int(self.back):
             return []
@@ -413,6 +413,7 @@ class IndependentSteps:
             f"shape {rates}",
         )
         words = client_words(key, num_clients)
+        # thresholds do not decrease, so whoever left at a step is gone at later ones
         gone_by = [happens(words, self.thresholds[step]) for step in range(_STEPS)]
         return jnp.stack([cohort, *(cohort & ~gone for gone in gone_by)])
 

@@ -137,6 +137,7 @@ def _fits_wave(rates: Sequence[float], amplitude: float, period: int) -> None:
 
 
 def _recorded(rest: list[str]) -> tuple[Any, ...]:
+    # a path may hold colons itself: what is no mode belongs to it
     mode = rest.pop() if rest and rest[-1] in ("random", "absent") else ""
     path = pathlib.Path(":".join(rest))
     require(

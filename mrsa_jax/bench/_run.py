@@ -237,6 +237,7 @@ def _cases(topic: str, settings: Mapping[str, Sequence[str]]) -> list[Case]:
     row = _row(tables.get("sized") or next(iter(tables.values())))
     cases = []
     for combination in itertools.product(*sizes.values()):
+        # a setting as written, and as the number that the topic takes
         texts = dict(zip(sizes, combination, strict=True))
         values = {name: _read(name, text) for name, text in texts.items()}
         sized = topic_module(topic).sized(**_arguments(values))
@@ -272,7 +273,12 @@ def _case(function: Callable[..., Measurement], table: Mapping[str, Any]) -> Cas
     sizes = {name: value for name, value in table.items() if name not in _NO_SIZES}
     name = table["name"].format(**sizes, **table.get("words", {}))
     measure = functools.partial(function, **sizes)
-    return Case(name, measure, table.get("needs"), row=_row(table))
+    return Case(
+        name,
+        measure,
+        table.get("needs"),
+        row=_row(table),
+    )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -384,6 +390,7 @@ def run(
         planned = own_cases(chosen if topics else (), sizes)
     when, where = now(), machine()
     results = _Results([], [], {})
+    # a context variable: cases read it wherever they compare
     before = REPEATS.set(repeats)
     try:
         for topic, everything in planned.items():
@@ -420,7 +427,11 @@ class _Results:
         self.left_out[system.name] = dataclasses.replace(before, cases=cases)
 
 
-def _measure(topic: str, case: Case, results: _Results) -> Measurement | None:
+def _measure(
+    topic: str,
+    case: Case,
+    results: _Results,
+) -> Measurement | None:
     """Measure a case and return the measurement, None if it fails or is left out."""
     if case.needs is not None:
         system = TOPICS[topic].systems()[case.needs]
@@ -436,6 +447,11 @@ def _measure(topic: str, case: Case, results: _Results) -> Measurement | None:
     finally:
         REPEATS.reset(before)
     sizes = dict(case.sizes)
-    item = dataclasses.replace(item, benchmark=topic, case=case.name, sizes=sizes)
+    item = dataclasses.replace(
+        item,
+        benchmark=topic,
+        case=case.name,
+        sizes=sizes,
+    )
     results.measurements.append(item)
     return item

@@ -84,6 +84,7 @@ def fit_law(x: Any, y: Any) -> Law:
         sizes.tolist(),
     )
     logs = np.log(sizes)
+    # a power law is a line between logarithms
     slope, start = np.polyfit(logs, np.log(times), 1)
     free = len(sizes) - 2.0
     law = Law(float(slope), math.exp(start), None, None)
@@ -91,6 +92,7 @@ def fit_law(x: Any, y: Any) -> Law:
         return law
     residuals = np.log(times) - start - slope * logs
     error = math.sqrt(residuals @ residuals / free) / np.linalg.norm(logs - logs.mean())
+    # Student's interval of the slope
     half = _quantile(free, 0.975) * error
     return law._replace(low=float(slope - half), high=float(slope + half))
 
@@ -312,6 +314,7 @@ def changes(
     """
     compared: list[Change] = []
     chances: dict[str, list[float]] = {"slower": [], "faster": []}
+    # a ratio of times is a difference of their logarithms
     margin = math.log1p(MARGIN)
     for row in rows:
         before = old.get((row["benchmark"], row["case"]))
@@ -352,6 +355,7 @@ def _samples(
     # a peer in another process may report seconds alone
     is_known = all(row[kind] for row in (new, old) for kind in kinds)
     kind = "processor_seconds" if is_known else "seconds"
+    # a peer's time of the same minutes takes out how loaded the machine was
     sides = []
     for row in (new, old):
         values = np.log(np.maximum(row[kind], 1e-9))

@@ -36,11 +36,21 @@ class _PlainLeNet(nn.Module):
     @nn.compact
     def __call__(self, inputs: jax.Array) -> jax.Array:
         values = nn.relu(
-            nn.Conv(6, (5, 5), padding="SAME", name="_ConvReluPool_0")(inputs)
+            nn.Conv(
+                6,
+                (5, 5),
+                padding="SAME",
+                name="_ConvReluPool_0",
+            )(inputs)
         )
         values = nn.max_pool(values, (2, 2), (2, 2))
         values = nn.relu(
-            nn.Conv(16, (5, 5), padding="VALID", name="_ConvReluPool_1")(values)
+            nn.Conv(
+                16,
+                (5, 5),
+                padding="VALID",
+                name="_ConvReluPool_1",
+            )(values)
         )
         values = nn.max_pool(values, (2, 2), (2, 2)).reshape(inputs.shape[0], -1)
         for size in (120, 84):
@@ -115,7 +125,13 @@ def sample_order(
     key = jax.random.fold_in(
         round_key(as_key(0), round_index, Stream.LOCAL_TRAINING), client
     )
-    order = shuffled(key, len(held), jnp.int32(size), batch_size, 1)
+    order = shuffled(
+        key,
+        len(held),
+        jnp.int32(size),
+        batch_size,
+        1,
+    )
     return held[np.asarray(order)[0, :size]]
 
 
@@ -124,7 +140,12 @@ def _mnist(size: int) -> Any:
     return data.iid(0, dataset, len(dataset.train_labels) // size)
 
 
-def beside_a_loop(model: str, members: int, size: int, batch: int) -> Measurement:
+def beside_a_loop(
+    model: str,
+    members: int,
+    size: int,
+    batch: int,
+) -> Measurement:
     """Time a cohort on MNIST's images against the loop in JAX."""
     return _beside_a_loop(model, _mnist(size), members, batch)
 
@@ -140,6 +161,7 @@ def _beside_a_loop(
     start = federated.initial_parameters(0, model, _SHAPE)
     members = np.arange(num_members)
     trainer = federated.local_sgd(model, _RATE, batch_size=batch_size)
+    # the peer's minibatches, cut on the host before anything is timed
     batches, work = [], 0
     for client in members:
         samples = sample_order(clients, int(client), batch_size)

@@ -16,7 +16,7 @@ from jaxtyping import Array, Bool, Int32
 from mrsa_jax._core.array_types import Adjacency, PRNGKey, Whole
 from mrsa_jax._core.arrays import on_device
 from mrsa_jax._core.factories import also_traced, is_whole, plain, unless_traced
-from mrsa_jax._core.pytrees import pytree, static
+from mrsa_jax._core.pytrees import Calls, pytree, static
 from mrsa_jax._core.streams import (
     chances_typed,
     client_words,
@@ -58,7 +58,7 @@ class Complete:
 
     _cells = _one_graph
 
-    def typed(self) -> list[tuple[Any, ...]]:
+    def typed(self) -> Calls:
         """Return the call that made it."""
         return [(complete, self.num_clients)]
 
@@ -84,7 +84,7 @@ class ErdosRenyi:
 
     _cells = _one_graph
 
-    def typed(self) -> list[tuple[Any, ...]]:
+    def typed(self) -> Calls:
         """Return the call that made it."""
         return [(erdos_renyi, self.num_clients, chances_typed(self.threshold))]
 
@@ -193,7 +193,7 @@ class Harary:
 
     _cells = _one_graph
 
-    def typed(self) -> list[tuple[Any, ...]]:
+    def typed(self) -> Calls:
         """Return the call that made it."""
         return [(harary, self.num_clients, int(self.degree))]
 
@@ -289,7 +289,7 @@ class RandomRegular:
 
     _cells = _one_graph
 
-    def typed(self) -> list[tuple[Any, ...]]:
+    def typed(self) -> Calls:
         """Return the call that made it."""
         return [(random_regular, self.num_clients, self.degree)]
 
@@ -447,7 +447,7 @@ class OverBlocks:
 
     _cells = _one_graph
 
-    def typed(self) -> list[tuple[Any, ...]]:
+    def typed(self) -> Calls:
         """Return the call that made it."""
         return [(over_blocks, self.graph, self.block_size)]
 

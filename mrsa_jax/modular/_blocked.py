@@ -186,6 +186,7 @@ def _clear_column(
     column = jnp.argmax(row != 0, axis=1).astype(jnp.int32)
     entries = jnp.take_along_axis(rows, column[:, None, None], axis=2)[..., 0]
     pivot = lax.dynamic_index_in_dim(entries, index, 1, keepdims=False)
+    # the pivot's own row stays as it is
     factors = jnp.where((jnp.arange(rows.shape[1]) == index)[None, :], 0, entries)
     # an empty row changes nothing
     rows = rules.cross(

@@ -146,7 +146,10 @@ def ranks_modulo(
     prime: int | None,
     count: int,
 ) -> Int32[Array, " batch"]:
-    """Return ranks modulo a 31-bit prime, or (None) the small one of the form that runs."""
+    """Return ranks modulo a 31-bit prime.
+
+    None: the small one of the form that runs.
+    """
     flags = independent_rows(matrices, prime, matrices.shape[1], count)
     return jnp.sum(flags, axis=1, dtype=jnp.int32)
 
@@ -188,6 +191,7 @@ def _lines_that_differ(matrices: Array) -> Array:
     """
     count, width = matrices.shape[1:]
     factors = np.cumprod(np.full(width, 0x9E3779B1, np.uint32), dtype=np.uint32)
+    # a hash of each line: equal lines have equal sums, others hardly ever
     words = matrices.astype(jnp.uint32) * factors[None, None]
     sums = jnp.sum(words, axis=2, dtype=jnp.uint32)
     places = jnp.arange(count, dtype=jnp.int32)[None, :]
@@ -233,6 +237,7 @@ def host_prefix_ranks(matrix: np.ndarray, prime: int) -> np.ndarray:
     for i, row in enumerate(rows):
         pivot = int(row.argmax())
         grew[i] = row[pivot] != 0
+        # rows beneath with something in the pivot's column
         below = i + 1 + np.flatnonzero(rows[i + 1 :, pivot])
         if grew[i] and below.size:
             row = row * np.uint64(pow(int(row[pivot]), -1, prime)) % p

@@ -110,6 +110,7 @@ def ring_of(modulus: Whole) -> Ring:
             zero,
         )
     shift = 32 - size.bit_length()  # at least 1, as R < 2**31
+    # the divisor's top bit must be set for the long division (`divide_step`)
     divisor = size << shift
     reciprocal = (2**64 - 1) // divisor - 2**32
     return Ring(
@@ -258,6 +259,7 @@ def reduce_words(
 
 @one_program
 def _add(left: Array, right: Array, ring: Ring) -> Array:
+    # below 2R < 2^32: if it is below R, subtracting R wraps round to something larger
     total = left + right
     return (
         total & ring.low_bits

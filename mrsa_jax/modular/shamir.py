@@ -47,6 +47,7 @@ def limbs_of(words: UInt32[Array, "secrets 8"]) -> UInt32[Array, "secrets 9"]:
         >>> limbs[0, 0] == 2**30 - 1, limbs[0, 8] == 2**16 - 1
         (Array(True, dtype=bool), Array(True, dtype=bool))
     """
+    # the last limb may reach beyond the eighth word
     padded = jnp.pad(words, ((0, 0), (0, 1)))
     limbs = []
     for k in range(LIMBS):
@@ -94,9 +95,9 @@ def share_secrets(
 
     Share (i, l, j) = secrets[i, l] + sum_k coefficients[i, k, l] points[i, j]^(k + 1)
     mod p, by Horner's rule over all secrets, limbs and holders at once. Any t =
-    degree + 1 of a secret's shares rebuild it and fewer say nothing, if the coefficients are
-    uniform; zeros at the end of a row of coefficients give that secret a lower
-    threshold.
+    degree + 1 of a secret's shares rebuild it and fewer say nothing, if the
+    coefficients are uniform; zeros at the end of a row of coefficients give that secret
+    a lower threshold.
 
     Args:
         secrets: Limbs below `prime`.
@@ -214,6 +215,7 @@ def _share(
     def horner(job: tuple[Array, ...]) -> Array:
         secret, higher, at = job
         x = at[None, :]
+        # Horner from the highest power; the secret itself comes last
         start = jnp.zeros((secret.shape[0], at.shape[0]), jnp.uint32)
         start = varying_like(start, job)
 

@@ -31,6 +31,7 @@ def errors_line(label: str, errors: Any) -> Line:
     """Return errors in rising order: how many clients are known how well."""
     values = np.sort(np.ravel(np.asarray(errors, float)))
     values = values[np.isfinite(values)]
+    # the k-th smallest error stands at the fraction of clients with at most that
     fraction = 100 * (np.arange(values.size) + 1) / max(values.size, 1)
     return Line(label, fraction, np.maximum(values, _TINY))
 

@@ -201,6 +201,7 @@ def routes_chart(results: Mapping[str, CollusionRisk], who: str) -> Chart:
         fractions = 100 * np.asarray(risk.fractions)[order]
         for name, (words, weight) in _ROUTES.items():
             route = getattr(risk, name)
+            # without a graph the sums are the only route, and "either" repeats them
             if route is not None and (has_graph or name == "sums"):
                 low, rate, high = (values[order] for values in _values(route, who))
                 line = Line(label, fractions, rate, words * has_graph, weight=weight)

@@ -465,6 +465,7 @@ def _drawn(ax: Axes, chart: Chart, line: Line, named: set[str]) -> Line2D:
         drawstyle="steps-post" if is_step else "default",
         label=key if is_key else f"_{line.series}{name}",
     )
+    # a point with nan on either side
     alone = known & ~np.append(known[1:], False) & ~np.append(False, known[:-1])
     is_short = chart.marks_points and known.sum() <= FEW
     if line.kind == "marks" or (is_short and line.width not in ("thin", "broad")):

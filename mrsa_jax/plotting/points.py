@@ -394,6 +394,7 @@ def plot_privacy_cost(table: pd.DataFrame, *, ax: Axes | None = None) -> Axes:
         check_columns(table, table=name)
     chart = pair_chart(table, *pair, "scheme" if "scheme" in table else None)
     lines = chart.lines
+    # a line keeps the table's rows of its marks, by which they are shaded
     if "accuracy" in table and table["accuracy"].notna().any():
         accuracy = 100 * table["accuracy"].to_numpy(float)
         lines = [line._replace(shade=accuracy[list(line.rows)]) for line in lines]

@@ -353,6 +353,7 @@ class Client:
                 signed = self.round_index, other, entry[:both], self._context
                 statement = self._terms.keys_statement(*signed)
                 self._terms.check(other, entry[both:], statement)
+        # one entry holds the channel key, then the pad key
         others = {
             other: (both_keys[:KEY_BYTES], both_keys[KEY_BYTES:both])
             for other, both_keys in key_list.keys
@@ -461,6 +462,7 @@ class Client:
             )
         request = self._request(message)
         self._check_request(request)
+        # whole blocks only
         self._terms.check_list(request.survivors)
         self._survivors = request.survivors
         signed = self.round_index, request.survivors, self._context

@@ -53,6 +53,7 @@ class Server:
         is_recovered: bool[n], whose secret (b_i of those summed, else s_i^SK) the
             shares gave back.
         rejected: Errors of shares that were found to be forged.
+        outcome: What became of the round and of its blocks, with the secrets so far.
         status: What became of the round, once it is over.
         totals: For each block uint32[stop - start], the sum modulo R; zeros unless the
             block's status is OK.
@@ -142,7 +143,7 @@ class Server:
         self.status: Status | None = None
         widths = [block.stop - block.start for block in self._plan]
         self.totals = tuple(np.zeros(width, np.uint32) for width in widths)
-        self._outcome = self._judged()
+        self.outcome = self._judged()
         self._inbox: dict[int, bytes] = {}
         self._keys: dict[int, tuple[bytes, ...]] = {}
         self._seen_keys: set[bytes] = set()
@@ -232,6 +233,7 @@ class Server:
         """
         self._close(2)
         v3 = self._members(3)
+        # whoever would be alone in a block counts as lost in all of them
         self.summed[:] = admitted(self._plan, self.survivors[3], self._kept)
         summed = np.flatnonzero(self.summed).tolist()
         count = len(summed)
@@ -274,16 +276,16 @@ class Server:
             for is_key, held in ((False, self._self_shares), (True, self._key_shares)):
                 for owner, shares in held.items():
                     self._recover(owner, shares, is_key=is_key)
-        self._outcome = self._judged()
+        self.outcome = self._judged()
         for number in np.flatnonzero(self.block_status == Status.OK).tolist():
             self._add_up(number)
-        self.status = self._outcome.status
+        self.status = self.outcome.status
         return self.status
 
     @property
     def block_status(self) -> np.ndarray:
         """Return int32[blocks], what became of each block's sum."""
-        return self._outcome.block_status
+        return self.outcome.block_status
 
     @property
     def learned(self) -> np.ndarray:
@@ -293,12 +295,12 @@ class Server:
         In each block the components of the graph on those summed whose pads can all be
         removed, with the secrets that are really here; no rows if nobody is summed.
         """
-        return self._outcome.learned
+        return self.outcome.learned
 
     @property
     def learned_block(self) -> np.ndarray:
         """Return int32[L], the block of each row of `learned`."""
-        return self._outcome.learned_block
+        return self.outcome.learned_block
 
     def learned_sums(self) -> list[np.ndarray]:
         """Return the sums over the rows of `learned`, uint32[stop - start] each.
@@ -314,11 +316,11 @@ class Server:
         Not where somebody sent and nobody is summed, as clients then refuse; nothing is
         in the way of empty sums.
         """
-        return self._outcome.is_reliable
+        return self.outcome.is_reliable
 
     def is_private(self) -> bool:
         """Return whether no sum over a part of a block's clients can be computed."""
-        return self._outcome.is_private
+        return self.outcome.is_private
 
     def _judged(self) -> PlanOutcome:
         """Judge the round with the secrets that are here."""
@@ -458,6 +460,7 @@ class Server:
         self._signatures[client] = message.signature
 
     def _take_unmasking(self, client: int, message: UnmaskShares) -> None:
+        # one kind of share per neighbour: b of those summed, s^SK of the lost
         survivors = set(self._summed_near(client))
         # neighbours who shared secrets but are not summed
         lost = set(self._near(client, 2)) - survivors

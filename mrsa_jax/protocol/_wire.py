@@ -83,6 +83,7 @@ class Reader:
 
     def take(self, count: int) -> bytes:
         """Return the next bytes."""
+        # moves on before the check: a message that is cut off is read no further
         start, self._at = self._at, self._at + count
         available = len(self._data) - start
         check(

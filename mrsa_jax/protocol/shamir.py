@@ -146,6 +146,7 @@ def evaluate(coefficients: np.ndarray, points: Sequence[int], prime: int) -> np.
     """
     x = np.asarray(points, np.uint64)[:, None]
     value = np.zeros((len(points), coefficients.shape[1]), np.uint64)
+    # products of two residues below 2^31 fit into uint64
     for row in coefficients[::-1]:
         value = (value * x + row) % np.uint64(prime)
     return value

@@ -20,7 +20,7 @@ from jaxtyping import Array, Bool, Float32, Integer, UInt32
 from mrsa_jax._core.array_types import PRNGKey, Real, Scalar, Vector, Whole
 from mrsa_jax._core.factories import also_traced, is_whole, nan_unless, unless_traced
 from mrsa_jax._core.programs import one_program
-from mrsa_jax._core.pytrees import pytree, static
+from mrsa_jax._core.pytrees import Calls, pytree, static
 from mrsa_jax._core.streams import random_words
 from mrsa_jax._core.traced import is_traced
 from mrsa_watch._base.errors import (
@@ -176,7 +176,7 @@ class StochasticQuantizer:
     lower: Array
     upper: Array
 
-    def typed(self) -> list[tuple[Any, ...]]:
+    def typed(self) -> Calls:
         """Return the call that may have made it."""
         return [(stochastic, int(self.num_levels), float(str(self.upper)))]
 

@@ -7,7 +7,6 @@ HeteroSAg's decoding with a single block (divided by the survivors).
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 from collections.abc import Sequence
 from typing import Any
@@ -22,7 +21,7 @@ from jaxtyping import Array, Bool, Float32, Integer, UInt32
 from mrsa_jax import graphs
 from mrsa_jax._core.array_types import PRNGKey, Whole
 from mrsa_jax._core.arrays import on_device
-from mrsa_jax._core.pytrees import pytree
+from mrsa_jax._core.pytrees import pytree, static
 from mrsa_jax._core.status import Status
 from mrsa_jax._core.streams import Stream, fold
 from mrsa_jax._core.traced import is_traced, needs_values
@@ -77,14 +76,12 @@ class RingAverage:
 
     quantizer: Any  # a Quantizer; while JAX rebuilds the pytree, anything
     key_material: Array
-    plan: SegmentPlan = dataclasses.field(metadata={"static": True})
-    fidelity: Fidelity = dataclasses.field(metadata={"static": True})
+    plan: SegmentPlan = static()
+    fidelity: Fidelity = static()
     rule: Any = None
     steps: Any = None
     clip_rule: Any = None
-    total_weight: int | None = dataclasses.field(
-        default=None, metadata={"static": True}
-    )
+    total_weight: int | None = static(default=None)
     noise: Any = None
 
     @property
@@ -163,6 +160,7 @@ class RingAverage:
             f"must have the shape {shape}",
             values.shape,
         )
+        # a rule moves the clip range from round to round
         quantizer = state.present(self.clip_rule, self.quantizer)
         graph_key = (
             fold(key, int(Stream.ASSIGNMENT))
@@ -505,6 +503,7 @@ def _decode(
 ) -> Array:
     # as when compiled apart: fused, the last bits could differ between fidelities
     quantizer, total, weight = lax.optimization_barrier((quantizer, total, weight))
+    # weights of 0 divide nothing: the mean is withheld below
     divisor = jnp.maximum(weight, 1).astype(jnp.float32)
     mean = quantizer.decode(totals_of(quantizer, total, weight, bits), weight) / divisor
     mean = jnp.where((status == _OK) & (weight > 0), mean, 0)

@@ -329,6 +329,7 @@ def _informative(
     same.
     """
     answered = survivors[4]
+    # shares that its neighbours hold, and its own
     from_others = jnp.sum(adjacency & answered[None, :], axis=1, dtype=jnp.int32)
     return from_others + answered.astype(jnp.int32) >= thresholds
 

@@ -167,6 +167,7 @@ def aggregate(
     signs: np.ndarray | None = None
     if consistency or labels is not None:
         alive, signs = signing(graph, alive, limits)
+    # whoever refuses a list is gone from here on
     setting = setting._replace(survivors=alive)
     clock = [time.perf_counter()]
     material = _material(seed, setting.digest)

@@ -148,6 +148,7 @@ def _stacked(edges: list[Edges]) -> Edges:
     lib: Any = np if is_host else jnp
     places, seeds = [], []
     for each in edges:
+        # places of -1 name nobody, so that their seeds are never used
         more = ((0, count - each.places.shape[0]), (0, 0))
         places.append(lib.pad(each.places, more, constant_values=-1))
         seeds.append(lib.pad(each.seeds, more))

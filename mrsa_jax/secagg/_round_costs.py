@@ -397,6 +397,7 @@ def expected_costs(
     t = check_integer(threshold, "threshold", 1)
     pads = _pads_of(_blocks(None, n, dim, modulus), n)
     words = pads.shared_words
+    # chance to be in V0 to V4
     stay = (1.0 - q) ** np.arange(5)
     sends = np.repeat(stay[1:, None], n, axis=1)
     near1, near2, near3 = (np.full(n, k * stay[s]) for s in (1, 2, 3))

@@ -22,7 +22,7 @@ from mrsa_jax._core.array_types import Flags, PerClient, TrialKeys
 from mrsa_jax._core.arrays import on_device, zeros
 from mrsa_jax._core.factories import also_traced, is_whole, plain, unless_traced
 from mrsa_jax._core.programs import one_program
-from mrsa_jax._core.pytrees import pytree, static
+from mrsa_jax._core.pytrees import Calls, pytree, static
 from mrsa_jax._core.selector import SelectorState
 from mrsa_jax._core.traced import is_traced
 from mrsa_jax.selection import _ranking
@@ -90,7 +90,7 @@ class BlockSelection:
         count = self.num_clients // int(self.block_size)
         return dataclasses.replace(self, block_size=jnp.int32(1), num_clients=count)
 
-    def typed(self) -> list[tuple[Any, ...]]:
+    def typed(self) -> Calls:
         """Return the calls that may have made it."""
         n, t = self.num_clients, int(self.block_size)
         k = t * int(self.blocks_per_cohort)

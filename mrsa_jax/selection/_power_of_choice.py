@@ -9,7 +9,7 @@ histories can be rolled out without training.
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
@@ -19,7 +19,7 @@ from mrsa_jax._core.array_types import Counts, Flags, Numbers, TrialKeys
 from mrsa_jax._core.arrays import number_or_vector, on_device, one_number, zeros
 from mrsa_jax._core.factories import also_traced, is_whole, unless_traced
 from mrsa_jax._core.programs import one_program
-from mrsa_jax._core.pytrees import pytree, static
+from mrsa_jax._core.pytrees import Calls, pytree, static
 from mrsa_jax._core.traced import is_traced
 from mrsa_jax.selection import _ranking
 from mrsa_jax.selection._blocks import sizes_as_data
@@ -80,7 +80,7 @@ class PowerOfChoice:
     takes_trials: ClassVar[bool] = True
     depends_on_data: ClassVar[bool] = True
 
-    def typed(self) -> list[tuple[Any, ...]]:
+    def typed(self) -> Calls:
         """Return the call that may have made it."""
         sizes = self.num_clients, int(self.cohort_size), int(self.num_candidates)
         return [(power_of_choice, *sizes)]

@@ -288,6 +288,7 @@ def failure_rates_of(
         too_few = 0
         for done in range(0, trials, chunk):
             count = min(chunk, trials - done)
+            # chunks of one size: another would be compiled anew
             whole = -(-chunk // devices) * devices
             judged = _judging.judge_trials(
                 graph, steps, limits, key, begin + done, count, whole, over

@@ -111,6 +111,7 @@ def lost_secrets(n: int, p: float, q: float, thresholds: np.ndarray) -> np.ndarr
     those of its neighbours in V4, at most t - 1, or t - 2 where its own share is there.
     """
     stays = 1.0 - q
+    # neighbours that are joined and last to the end
     law = log_pmf(n - 1, p * stays**4)
     with np.errstate(divide="ignore"):
         levels = np.log(np.asarray([stays**2 * q, stays**3 * q, stays**4]))

@@ -236,6 +236,7 @@ def rare_failure_rates(
     by_cut = bytes_seen(cuts, plant_cuts, _PRIVACY, 0)
     plant_lost = functools.partial(plant_lost_secrets, p=p)
     by_client = bytes_seen(lost, plant_lost, _RELIABILITY, trials)
+    # rounds in which the planted failure is the first one of its kind
     first_cuts = np.where(np.arange(256) & _verdicts.PLANTED_FIRST, by_cut, 0)
     exposed = rounds_with(first_cuts, _verdicts.NOT_PRIVATE)
     first_lost = rounds_with(by_client, _verdicts.PLANTED_FIRST)

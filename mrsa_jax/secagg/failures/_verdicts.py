@@ -92,6 +92,7 @@ def _flag(value: int, holds: Array) -> Array:
 
 def _packed(members: Bool[Array, "*sets n"]) -> UInt32[Array, "*sets words"]:
     """Pack sets of clients into words, client i at bit i % 32 of word i // 32."""
+    # filled up to whole words
     padding = [(0, 0)] * (members.ndim - 1) + [(0, -members.shape[-1] % _BITS)]
     lanes = jnp.pad(members, padding).reshape(*members.shape[:-1], -1, _BITS)
     place = jax.lax.broadcasted_iota(jnp.uint32, lanes.shape, members.ndim)
