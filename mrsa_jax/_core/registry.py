@@ -23,7 +23,7 @@ import sys
 import traceback
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from importlib import import_module
-from typing import Any
+from typing import Any, TypeAlias
 
 from mrsa_jax._core.sources import PLUGIN, code_of, file_of, module_sources
 from mrsa_watch._base.errors import (
@@ -33,6 +33,11 @@ from mrsa_watch._base.errors import (
     require,
     shortened,
 )
+
+Parameters: TypeAlias = tuple[Any, ...]
+"""What follows a member's name in flags and files, read."""
+Reader: TypeAlias = Callable[[list[str]], Parameters]
+"""Parts behind the name -> parameters; `ValueError` where they are ill-formed."""
 
 # digests of each one's own text and its neighbours'
 _LOADED: dict[str, dict[str, str]] = {}
@@ -153,7 +158,7 @@ def read_member(
     rows: Mapping[str, Any],
     argument: str,
     kind: str,
-) -> tuple[str, tuple[Any, ...]]:
+) -> tuple[str, Parameters]:
     """Return the name and the parameters of a member as written in flags and files.
 
     Args:
@@ -184,7 +189,7 @@ def read_member(
         ) from error
 
 
-def no_parameters(rest: list[str]) -> tuple[Any, ...]:
+def no_parameters(rest: list[str]) -> Parameters:
     """Read what is behind the name of a member that has no parameter."""
     if rest:
         raise ValueError
@@ -262,7 +267,7 @@ def own_row(
     keys = (papers,) if isinstance(papers, str) else tuple(papers)
     require(all(isinstance(key, str) for key in keys), "papers", "must be text", papers)
 
-    def read(rest: list[str]) -> tuple[Any, ...]:
+    def read(rest: list[str]) -> Parameters:
         if not least <= len(rest) <= most:
             raise ValueError
         return tuple(map(_value, rest))

@@ -14,6 +14,8 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from mrsa_jax._core.registry import (
+    Parameters,
+    Reader,
     check_pytree,
     made,
     no_parameters,
@@ -52,7 +54,7 @@ class Row:
 
     build: Callable[..., tuple[Availability, np.ndarray]]
     rule: str = ""
-    read: Callable[[list[str]], tuple[Any, ...]] = no_parameters
+    read: Reader = no_parameters
     check: Callable[..., None] = lambda rates, *parameters: None
     is_by_client: bool = False
     reads: Callable[[Sequence[float]], tuple[str, ...]] = lambda rates: (
@@ -73,7 +75,7 @@ class Model:
     """
 
     row: Row
-    parameters: tuple[Any, ...] = ()
+    parameters: Parameters = ()
 
     @staticmethod
     def parse(text: str, dropout_rates: Sequence[float] | None = None) -> Model:
@@ -97,7 +99,7 @@ class Model:
         return Model(ROWS[name], parameters)
 
 
-def _absence(rest: list[str]) -> tuple[Any, ...]:
+def _absence(rest: list[str]) -> Parameters:
     (absence,) = map(float, rest)
     if not 1 <= absence < math.inf:
         raise ValueError
@@ -114,7 +116,7 @@ def _fits_absence(rates: Sequence[float], absence: float) -> None:
         require(fits, "availability", rule, absence, rate)
 
 
-def _wave(rest: list[str]) -> tuple[Any, ...]:
+def _wave(rest: list[str]) -> Parameters:
     first, second = rest
     amplitude, period = float(first), int(second)
     if period < 1 or not math.isfinite(amplitude):
@@ -136,7 +138,7 @@ def _fits_wave(rates: Sequence[float], amplitude: float, period: int) -> None:
     )
 
 
-def _recorded(rest: list[str]) -> tuple[Any, ...]:
+def _recorded(rest: list[str]) -> Parameters:
     # a path may hold colons itself: what is no mode belongs to it
     mode = rest.pop() if rest and rest[-1] in ("random", "absent") else ""
     path = pathlib.Path(":".join(rest))

@@ -12,7 +12,7 @@ import math
 import pathlib
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -31,6 +31,10 @@ LEVEL = 0.01
 
 _SECONDS = "processor_seconds seconds peer_processor_seconds peer_seconds"
 _FIELDS = {"benchmark", "case", "machine", "peer", *_SECONDS.split()}
+
+
+Record: TypeAlias = Mapping[str, Any]
+"""A measurement as `Report.rows` and files of JSON lines hold it."""
 
 
 @by_value
@@ -142,7 +146,7 @@ class Curve(NamedTuple):
         return f"{self.setting}^{self.law.exponent:.2f}"
 
 
-def curves(rows: Iterable[Mapping[str, Any]]) -> list[Curve]:
+def curves(rows: Iterable[Record]) -> list[Curve]:
     """Return a curve for each setting that varies in records, all others alike."""
     sized = [row for row in rows if row.get("sizes")]
     drawn = []
@@ -156,7 +160,7 @@ def curves(rows: Iterable[Mapping[str, Any]]) -> list[Curve]:
             if not isinstance(first[setting], int):
                 continue
             # a curve for each combination of the other settings
-            groups: dict[str, list[Mapping[str, Any]]] = {}
+            groups: dict[str, list[Record]] = {}
             for row in records:
                 values = row["sizes"]
                 others = (f"{o} {written(values[o])}" for o in varied if o != setting)
@@ -174,7 +178,7 @@ def _curve(
     topic: str,
     setting: str,
     others: str,
-    rows: list[Mapping[str, Any]],
+    rows: list[Record],
 ) -> Curve:
     rows = sorted(rows, key=lambda row: row["sizes"][setting])
     x = tuple(float(row["sizes"][setting]) for row in rows)
@@ -299,9 +303,7 @@ def like(
     }
 
 
-def changes(
-    rows: Iterable[Mapping[str, Any]], old: Mapping[Any, Mapping[str, Any]]
-) -> list[Change]:
+def changes(rows: Iterable[Record], old: Mapping[Any, Record]) -> list[Change]:
     """Compare records with those of the same cases before.
 
     Welch's t between the logarithms of repeats asks whether the ratio is beyond
@@ -344,9 +346,7 @@ def changes(
     return compared
 
 
-def _samples(
-    new: Mapping[str, Any], old: Mapping[str, Any]
-) -> tuple[np.ndarray, np.ndarray]:
+def _samples(new: Record, old: Record) -> tuple[np.ndarray, np.ndarray]:
     """Return logarithms of both records' times, over the peer's where both have it."""
     has_peer = (
         new["peer"] == old["peer"] and new["peer_seconds"] and old["peer_seconds"]

@@ -13,6 +13,8 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from mrsa_jax._core.registry import (
+    Parameters,
+    Reader,
     built_by,
     check_pytree,
     made,
@@ -59,7 +61,7 @@ class Row:
     is_complete: bool = False
     is_connected: Callable[..., bool] = lambda *parameters: False
     rule: str = ""
-    read: Callable[[list[str]], tuple[Any, ...]] = no_parameters
+    read: Reader = no_parameters
     fields: tuple[str, ...] = ()
     papers: tuple[str, ...] = _SECAGG
     code: Callable[[], dict[str, str]] = dict
@@ -75,7 +77,7 @@ class Graph:
     """
 
     row: Row
-    parameters: tuple[Any, ...] = ()
+    parameters: Parameters = ()
 
     @staticmethod
     def parse(text: str) -> Graph:

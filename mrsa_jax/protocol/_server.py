@@ -8,7 +8,7 @@ in time.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -35,6 +35,11 @@ from mrsa_jax.protocol.shamir import recover
 from mrsa_jax.secagg import PlanOutcome, SegmentPlan, admitted, segment_plan
 from mrsa_jax.secagg.outcome import judged
 from mrsa_jax.secagg.plans import Block, only_total
+
+_Mail: TypeAlias = dict[int, bytes]
+"""A message, a signature or a seed of each client."""
+_Shares: TypeAlias = list[tuple[int, bytes]]
+"""Clients, and what each sent: a sealed parcel for somebody, or a share."""
 
 
 class Server:
@@ -131,7 +136,7 @@ class Server:
             self._takes[0] = (SignedKeys, self._take_keys)
             self._takes.insert(3, (SignedSurvivors, self._take_signature))
         self.signed = np.zeros(n, bool)
-        self._signatures: dict[int, bytes] = {}
+        self._signatures: _Mail = {}
         self.step = 0
         self.survivors = np.zeros((5, n), bool)
         self.survivors[0] = cohort
@@ -144,13 +149,13 @@ class Server:
         widths = [block.stop - block.start for block in self._plan]
         self.totals = tuple(np.zeros(width, np.uint32) for width in widths)
         self.outcome = self._judged()
-        self._inbox: dict[int, bytes] = {}
+        self._inbox: _Mail = {}
         self._keys: dict[int, tuple[bytes, ...]] = {}
         self._seen_keys: set[bytes] = set()
-        self._mail: dict[int, list[tuple[int, bytes]]] = {}
-        self._self_shares: dict[int, list[tuple[int, bytes]]] = {}
-        self._key_shares: dict[int, list[tuple[int, bytes]]] = {}
-        self._self_seeds: dict[int, bytes] = {}  # b_i where recovered
+        self._mail: dict[int, _Shares] = {}
+        self._self_shares: dict[int, _Shares] = {}
+        self._key_shares: dict[int, _Shares] = {}
+        self._self_seeds: _Mail = {}  # b_i where recovered
         self._pad_keys: dict[int, KeyPair] = {}  # s_i^SK where recovered
         self._pair_seeds: dict[tuple[int, int], bytes] = {}
         self._sums: dict[int, np.ndarray] = {}  # by row of what is learnt
@@ -202,7 +207,7 @@ class Server:
         self._inbox[client] = message
         return True
 
-    def advertise_keys(self) -> dict[int, bytes]:
+    def advertise_keys(self) -> _Mail:
         """Close step 0 and return `KeyList` for each client of V1."""
         self._close(0)
         both = {i: b"".join(keys) for i, keys in self._keys.items()}
@@ -214,7 +219,7 @@ class Server:
             for i in self._members(1)
         }
 
-    def share_keys(self) -> dict[int, bytes]:
+    def share_keys(self) -> _Mail:
         """Close step 1 and return `ShareList` for each client of V2."""
         self._close(1)
         return {
@@ -224,7 +229,7 @@ class Server:
             for i in self._members(2)
         }
 
-    def masked_input(self) -> dict[int, bytes]:
+    def masked_input(self) -> _Mail:
         """Close step 2, decide who is summed, return V3's `SurvivorList`s.
 
         It names only clients who are summed, the recipient and its neighbours of them
@@ -245,7 +250,7 @@ class Server:
             for i in v3
         }
 
-    def sign_survivors(self) -> dict[int, bytes]:
+    def sign_survivors(self) -> _Mail:
         """Close the consistency check, return a `SignatureList` per signer."""
         self._close(3)
         return {
@@ -476,7 +481,7 @@ class Server:
     def _recover(
         self,
         owner: int,
-        shares: list[tuple[int, bytes]],
+        shares: _Shares,
         *,
         is_key: bool,
     ) -> None:
