@@ -177,8 +177,12 @@ def binary_matrix(values: object, argument: str) -> np.ndarray:
 
 def check_integers(values: Any, argument: str, minimum: int) -> list[int]:
     """Return a list of integers as Python's, each of at least `minimum`, or raise."""
-    is_list = host_array(values, argument).ndim == 1
-    require(is_list, argument, "must be a list of integers", values)
+    require(
+        host_array(values, argument).ndim == 1,
+        argument,
+        "must be a list of integers",
+        values,
+    )
     return [check_integer(value, argument, minimum) for value in values]
 
 

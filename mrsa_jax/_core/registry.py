@@ -252,8 +252,12 @@ def own_row(
     Raises:
         ConfigurationError: Naming the first argument that breaks a rule.
     """
-    good = isinstance(name, str) and re.fullmatch("[a-z][a-z0-9_]*", name) is not None
-    require(good, "name", "must be lower-case letters, digits and underscores", name)
+    require(
+        isinstance(name, str) and re.fullmatch("[a-z][a-z0-9_]*", name) is not None,
+        "name",
+        "must be lower-case letters, digits and underscores",
+        name,
+    )
     require(
         name not in taken, "name", f"must be none of the package's own {nouns}", name
     )
@@ -262,8 +266,12 @@ def own_row(
     fields, least, most = _parameters(
         factory, len(given), f"must take {words} by their place"
     )
-    good = label is None or isinstance(label, str) or callable(label)
-    require(good, "label", "must be text or a function that returns it", label)
+    require(
+        label is None or isinstance(label, str) or callable(label),
+        "label",
+        "must be text or a function that returns it",
+        label,
+    )
     keys = (papers,) if isinstance(papers, str) else tuple(papers)
     require(all(isinstance(key, str) for key in keys), "papers", "must be text", papers)
 

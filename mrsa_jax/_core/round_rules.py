@@ -204,16 +204,14 @@ def block_numbers(blocks: object, num_clients: int) -> Int32[np.ndarray, " clien
         size = check_size(blocks, "blocks")
         return np.arange(num_clients, dtype=np.int32) // np.int32(size)
     array = host_array(blocks, "blocks")
-    is_labels = array.dtype.kind in "iu" and array.shape == (num_clients,)
     require(
-        is_labels,
+        array.dtype.kind in "iu" and array.shape == (num_clients,),
         "blocks",
         f"must be a block size, or {num_clients} numbers of blocks",
         f"{array.dtype} of shape {array.shape}",
     )
-    inside = bool(array.min() >= 0 and array.max() < num_clients)
     require(
-        inside,
+        bool(array.min() >= 0 and array.max() < num_clients),
         "blocks",
         "must lie in [0, num_clients)",
         int(array.min()),

@@ -79,9 +79,8 @@ class Selector(Protocol):
 
 def check_selector(selector: Any) -> Selector:
     """Return a selector, or raise saying what it lacks to be one."""
-    is_selector = isinstance(selector, Selector)
     require(
-        is_selector,
+        isinstance(selector, Selector),
         "selector",
         "must have `num_clients`, `init` and `select`",
         selector,

@@ -75,9 +75,11 @@ def as_key(seed: Seed) -> PRNGKey:
         require(seed.ndim == 0, "seed", "must be one key", f"{seed.shape} keys")
         return seed
     if isinstance(seed, jax.core.Tracer):
-        is_one = seed.ndim == 0 and jnp.issubdtype(seed.dtype, np.integer)
         require(
-            is_one, "seed", "must be one integer or one typed JAX key", shortened(seed)
+            seed.ndim == 0 and jnp.issubdtype(seed.dtype, np.integer),
+            "seed",
+            "must be one integer or one typed JAX key",
+            shortened(seed),
         )
         words = jnp.stack([_high_word(seed), seed.astype(jnp.uint32)])
         return jax.random.wrap_key_data(words, impl=_IMPLEMENTATION)

@@ -232,30 +232,31 @@ def disaggregation(
 def _checked(view: CountView) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return sums [J, d], counts [M, N] and each round's interval [J]."""
     sums = np.asanyarray(view.aggregates)
-    is_real = sums.ndim == 2 and sums.dtype.kind in "fiu"
-    require(is_real, "aggregates", "must be real [rounds, d]", sums.shape)
+    require(
+        sums.ndim == 2 and sums.dtype.kind in "fiu",
+        "aggregates",
+        "must be real [rounds, d]",
+        sums.shape,
+    )
     name = "interval_lengths"
     lengths = np.asarray(as_integers(view.interval_lengths, name, min_ndim=1))
     is_positive = lengths.ndim == 1 and bool((lengths > 0).all())
-    fits = is_positive and int(lengths.sum()) == len(sums)
     require(
-        fits,
+        is_positive and int(lengths.sum()) == len(sums),
         name,
         "must be positive and add up to the rounds of `aggregates`",
         lengths.tolist(),
         f"{len(sums)} rounds",
     )
     counts = np.asarray(as_integers(view.counts, "counts")).astype(np.int64)
-    fits = counts.ndim == 2 and len(counts) == len(lengths)
     require(
-        fits,
+        counts.ndim == 2 and len(counts) == len(lengths),
         "counts",
         "must have a row for each interval and a column for each client",
         counts.shape,
     )
-    is_possible = bool(((counts >= 0) & (counts <= lengths[:, None])).all())
     require(
-        is_possible,
+        bool(((counts >= 0) & (counts <= lengths[:, None])).all()),
         "counts",
         "must lie between 0 and the interval's length",
         counts.max(),

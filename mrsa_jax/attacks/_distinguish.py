@@ -115,9 +115,8 @@ class Distinguish:
         sums = np.asarray(seen.aggregates, np.float64)
         test = self.test(seen.participation)
         shape = (len(test.weights), len(self.shift))
-        fits = sums.shape == shape and bool(np.isfinite(sums).all())
         require(
-            fits,
+            sums.shape == shape and bool(np.isfinite(sums).all()),
             "aggregates",
             "must be finite, with a row for each round and the shift's entries",
             sums.shape,
@@ -246,10 +245,13 @@ def distinguish(
     `privacy.distinguishability`.
     """
     vector = np.atleast_1d(host_array(shift, "shift"))
-    rule = "must be a number or a vector, finite and not 0"
     is_vector = vector.ndim == 1 and vector.dtype.kind in "fiu"
-    is_shift = is_vector and bool(np.isfinite(vector).all() and vector.any())
-    require(is_shift, "shift", rule, shift)
+    require(
+        is_vector and bool(np.isfinite(vector).all() and vector.any()),
+        "shift",
+        "must be a number or a vector, finite and not 0",
+        shift,
+    )
     number = check_integer(client, "client", 0)
     deviation = None if spread is None else check_spread(spread)
     noise = host_array(noise, "noise")

@@ -274,13 +274,21 @@ def _last_bias(view: UpdateView, flat: Array) -> Array:
 def _checked(view: UpdateView) -> Float32[Array, "... dim"]:
     """Return the updates after checking the view."""
     check_integer(view.num_images, "num_images", 1)
-    is_image = len(view.input_shape) == 3
-    require(is_image, "input_shape", "must be an image's", view.input_shape)
+    require(
+        len(view.input_shape) == 3,
+        "input_shape",
+        "must be an image's",
+        view.input_shape,
+    )
     checked_parameters(view)
     updates = checked_parameters(view, "update")
     is_pointing = bool(np.asarray(updates).any(axis=-1).all())
-    rule = "must not be zero: it points nowhere"
-    require(is_pointing, "update", rule, "a zero update")
+    require(
+        is_pointing,
+        "update",
+        "must not be zero: it points nowhere",
+        "a zero update",
+    )
     if view.labels is not None:
         labels = np.asarray(view.labels)
         shape = (*updates.shape[:-1], view.num_images)
@@ -291,9 +299,8 @@ def _checked(view: UpdateView) -> Float32[Array, "... dim"]:
             labels.shape,
             shape,
         )
-        is_inside = bool(((labels >= 0) & (labels < view.num_classes)).all())
         require(
-            is_inside,
+            bool(((labels >= 0) & (labels < view.num_classes)).all()),
             "labels",
             f"must lie in [0, {view.num_classes})",
             labels.tolist(),

@@ -112,9 +112,8 @@ class ModelInconsistency:
         key = as_key(key)
         last = client_data.num_clients - 1
         chosen = [check_integer(client, "cohort", 0, last) for client in cohort]
-        is_round = len(set(chosen)) == len(chosen) >= 2 and target in chosen
         require(
-            is_round,
+            len(set(chosen)) == len(chosen) >= 2 and target in chosen,
             "cohort",
             "must be different clients, at least two, the target among them",
             chosen,
@@ -249,9 +248,8 @@ def silenced(
                 dead[name][leaf] = np.full_like(value, -1.0 if is_bias else 0.0)
                 seen[name][leaf] = np.ones(value.shape, bool)
     answers = np.asarray(jax.jit(model.apply)({"params": dead}, noise))
-    is_silent = bool((answers[0] == answers[1]).all())
     require(
-        is_silent,
+        bool((answers[0] == answers[1]).all()),
         "model",
         "must be silenced by closed rectifiers",
         "an answer that varies",

@@ -94,9 +94,8 @@ class LeastSquares:
         shape = (*weights.shape[:-2], weights.shape[-1], sums.shape[-1])
         if out is None:
             out = np.empty(shape, np.float64)
-        fits = out.shape == shape and out.dtype == np.float64 and out.flags.writeable
         require(
-            fits,
+            out.shape == shape and out.dtype == np.float64 and out.flags.writeable,
             "out",
             "must be a writeable float64 array of the estimates' shape",
             f"{out.dtype} {out.shape}",
@@ -315,9 +314,8 @@ def reconstruction_error(true_updates: Any, estimates: Any) -> Floats:
     """
     truth = np.asarray(true_updates, np.float64)
     guess = np.asarray(estimates, np.float64)
-    fits = truth.ndim >= 2 and truth.shape == guess.shape
     require(
-        fits,
+        truth.ndim >= 2 and truth.shape == guess.shape,
         "estimates",
         "must have the shape of `true_updates`, clients x dimensions",
         guess.shape,
@@ -387,9 +385,8 @@ def _relative(squared_error: np.ndarray, squared_norm: np.ndarray) -> np.ndarray
 def _checked_participation(participation: Any, ndim: int | None = None) -> np.ndarray:
     integers = as_integers(participation, "participation", min_ndim=1)
     weights = host_array(integers, "participation")
-    is_matrix = weights.ndim >= 2 if ndim is None else weights.ndim == ndim
     require(
-        is_matrix,
+        weights.ndim >= 2 if ndim is None else weights.ndim == ndim,
         "participation",
         "must have a row for each sum and a column for each client",
         weights.shape,
@@ -403,9 +400,8 @@ def _checked_sums(aggregates: Any, weights: np.ndarray) -> np.ndarray:
     Whether they are finite shows later.
     """
     sums = host_array(aggregates, "aggregates")
-    fits = sums.ndim == weights.ndim and sums.shape[:-1] == weights.shape[:-1]
     require(
-        fits,
+        sums.ndim == weights.ndim and sums.shape[:-1] == weights.shape[:-1],
         "aggregates",
         "must have one row for each row of `participation`",
         sums.shape,

@@ -159,8 +159,12 @@ def read_models(view: WireView) -> Float32[np.ndarray, "clients dim"]:
     is_ring = uploads.ndim == 2 and np.issubdtype(uploads.dtype, np.integer)
     received = f"{uploads.dtype} {uploads.shape}"
     require(is_ring, "uploads", "must be integers [n, d]", received)
-    is_inside = bool(((uploads >= 0) & (uploads < seen.modulus)).all())
-    require(is_inside, "uploads", f"must lie in [0, {seen.modulus})", "others")
+    require(
+        bool(((uploads >= 0) & (uploads < seen.modulus)).all()),
+        "uploads",
+        f"must lie in [0, {seen.modulus})",
+        "others",
+    )
     models = [seen.quantizer.decode(on_device(upload), 1) for upload in uploads]
     return np.stack([np.asarray(model) for model in models])
 
@@ -196,9 +200,8 @@ def identified(images: Any, references: Any) -> Bool[np.ndarray, "*_"]:
         "must be [n, height, width, channels]",
         known.shape,
     )
-    fits = guesses.shape[-4:] == known.shape
     require(
-        fits,
+        guesses.shape[-4:] == known.shape,
         "images",
         "must have one image for each reference",
         guesses.shape,

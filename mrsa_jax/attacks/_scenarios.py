@@ -116,9 +116,8 @@ def summed_rounds(
     key, history = as_key(seed), np.asarray(participation)
     num_clients = client_data.num_clients
     is_matrix = history.ndim == 2 and history.shape[1] == num_clients
-    is_history = is_matrix and history.dtype == np.bool_
     require(
-        is_history,
+        is_matrix and history.dtype == np.bool_,
         "participation",
         f"must be bool [rounds, {num_clients}]",
         f"{history.dtype} {history.shape}",
@@ -126,9 +125,8 @@ def summed_rounds(
     check_integer(warm_up, "warm_up", 0)
     check_not_negative(server_rate=server_rate)
     rows = np.flatnonzero(history.any(axis=1))
-    has_sums = bool((rows >= warm_up).any())
     require(
-        has_sums,
+        bool((rows >= warm_up).any()),
         "warm_up",
         "must leave a round with a sum",
         warm_up,
@@ -263,17 +261,21 @@ def wire_round(
     """
     key = as_key(seed)
     vectors = on_device(values, jnp.float32)
-    fits = vectors.ndim == 2 and len(vectors) >= FEWEST_IN_A_SUM
     require(
-        fits,
+        vectors.ndim == 2 and len(vectors) >= FEWEST_IN_A_SUM,
         "values",
         "must be vectors of two clients at least",
         vectors.shape,
     )
     count = len(vectors)
     bits = check_integer(modulus_bits, "modulus_bits", 1, 32)
-    fits = count * (int(quantizer.num_levels) - 1) < 2**bits
-    require(fits, "modulus_bits", "must leave room for the largest sum", bits, count)
+    require(
+        count * (int(quantizer.num_levels) - 1) < 2**bits,
+        "modulus_bits",
+        "must leave room for the largest sum",
+        bits,
+        count,
+    )
     keys = jax.random.split(fold(key, int(Stream.QUANTIZATION)), count)
     # rounding is drawn anew by each client
     codes = jax.vmap(quantizer.encode)(keys, vectors)

@@ -211,9 +211,8 @@ def matched_images(images: Any, truth: Any) -> Int64[np.ndarray, " originals"]:
         )
     check_finite_values(images=guesses, truth=originals)
     is_alike = guesses.shape[1:] == originals.shape[1:]
-    fits = is_alike and len(guesses) >= len(originals)
     require(
-        fits,
+        is_alike and len(guesses) >= len(originals),
         "images",
         "must be as many as the originals at least, of the same shape",
         guesses.shape,
@@ -286,8 +285,12 @@ def membership_score(
     """
     values = np.asarray(scores, np.float64)
     members = np.asarray(is_member)
-    is_list = values.ndim == 1 and len(values) > 0
-    require(is_list, "scores", "must be [samples]", values.shape)
+    require(
+        values.ndim == 1 and len(values) > 0,
+        "scores",
+        "must be [samples]",
+        values.shape,
+    )
     check_finite_values(scores=values)
     fits = members.shape == values.shape and members.dtype == np.bool_
     received = f"{members.dtype} {members.shape}"
@@ -307,8 +310,12 @@ def membership_score(
         len(members),
     )
     bounds = tuple(float(rate) for rate in false_positive_rates)
-    inside = all(0 < rate < 1 for rate in bounds)
-    require(inside, "false_positive_rates", "must lie in (0, 1)", bounds)
+    require(
+        all(0 < rate < 1 for rate in bounds),
+        "false_positive_rates",
+        "must lie in (0, 1)",
+        bounds,
+    )
     false_positives, hits, cuts = _curve(values, members)
     false_rate, true_rate = false_positives / false_positives[-1], hits / hits[-1]
     if threshold is None:
@@ -356,12 +363,20 @@ def _checked_images(images: Any, truth: Any) -> tuple[np.ndarray, np.ndarray]:
         "must be [..., height, width, channels]",
         guesses.shape,
     )
-    is_alike = guesses.shape == originals.shape
-    require(is_alike, "truth", "must have the images' shape", originals.shape)
+    require(
+        guesses.shape == originals.shape,
+        "truth",
+        "must have the images' shape",
+        originals.shape,
+    )
     check_finite_values(images=guesses, truth=originals)
     return guesses, originals
 
 
 def _check_range(data_range: float) -> None:
-    is_positive = bool(0 < data_range < np.inf)
-    require(is_positive, "data_range", "must be positive", data_range)
+    require(
+        bool(0 < data_range < np.inf),
+        "data_range",
+        "must be positive",
+        data_range,
+    )

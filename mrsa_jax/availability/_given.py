@@ -317,9 +317,8 @@ def replay(
     """
     array: Any = trace
     if is_traced(trace):
-        fits = array.ndim == 2 and array.size > 0 and array.dtype == np.bool_
         require(
-            fits,
+            array.ndim == 2 and array.size > 0 and array.dtype == np.bool_,
             "trace",
             "must be a boolean matrix [rounds, clients]",
             shortened(array),
@@ -329,8 +328,12 @@ def replay(
     require(array.shape[0] < 2**31 - 1, "trace", "must have fewer rows", array.shape[0])
     check_known(beyond, "beyond", typing.get_args(Beyond), "a known mode")
     check_known(start, "start", typing.get_args(Start), "a known mode")
-    legal = start == "first" or beyond == "repeat"
-    require(legal, "start", 'must be "first" unless the trace repeats', start)
+    require(
+        start == "first" or beyond == "repeat",
+        "start",
+        'must be "first" unless the trace repeats',
+        start,
+    )
     return Replay(
         on_device(array), on_device(beyond == "repeat"), on_device(start == "random")
     )

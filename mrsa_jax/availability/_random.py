@@ -315,8 +315,13 @@ def markov(
             bad.size == 0, "mean_absence", "must be at least 1 round", *bad[:1].tolist()
         )
     fits = p.ndim == 0 or m.ndim == 0 or p.size == m.size
-    rule = "must be one number or as many as `dropout_rate`"
-    require(fits, "mean_absence", rule, f"{m.size} numbers", f"{p.size} rates")
+    require(
+        fits,
+        "mean_absence",
+        "must be one number or as many as `dropout_rate`",
+        f"{m.size} numbers",
+        f"{p.size} rates",
+    )
     p, m = numbers.broadcast_arrays(p, m)
     always = p == 1.0
     back = numbers.where(always, 0.0, 1.0 / m)

@@ -112,8 +112,13 @@ def _fits_absence(rates: Sequence[float], absence: float) -> None:
             "must give a mean absence of at least p / (1 - p) rounds "
             "for a dropout rate of p"
         )
-        fits = rate == 1 or absence >= rate / (1 - rate) - 1e-9
-        require(fits, "availability", rule, absence, rate)
+        require(
+            rate == 1 or absence >= rate / (1 - rate) - 1e-9,
+            "availability",
+            rule,
+            absence,
+            rate,
+        )
 
 
 def _wave(rest: list[str]) -> Parameters:
@@ -128,9 +133,8 @@ def _fits_wave(rates: Sequence[float], amplitude: float, period: int) -> None:
     require(
         len(rates) == 1, "dropout_rates", "must be one rate for a diurnal model", rates
     )
-    fits = 0 <= amplitude <= min(rates[0], 1 - rates[0])
     require(
-        fits,
+        0 <= amplitude <= min(rates[0], 1 - rates[0]),
         "availability",
         "must give an amplitude between 0 and min(p, 1 - p) for a dropout rate of p",
         amplitude,

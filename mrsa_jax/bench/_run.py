@@ -171,9 +171,8 @@ def _read(name: str, text: str) -> int | str:
     # exact, where a float would round 2**63 - 1
     elif _WHOLE.fullmatch(text):
         number = decimal.Decimal(text.replace("_", ""))
-    fits = 0 < number < 2**63 and number == number.to_integral_value()
     require(
-        fits,
+        0 < number < 2**63 and number == number.to_integral_value(),
         name.replace("-", "_"),
         "must be a positive whole number, such as 500, 1e6 or 2**32",
         text,
@@ -205,8 +204,12 @@ def own_cases(
         ['n = 100', 'n = 1,000']
     """
     sized = {name for name, topic in TOPICS.items() if topic.sizes}
-    rule = f"must be named with your own sizes, each one of {', '.join(sorted(sized))}"
-    require(bool(topics) and sized.issuperset(topics), "topics", rule, *topics)
+    require(
+        bool(topics) and sized.issuperset(topics),
+        "topics",
+        f"must be named with your own sizes, each one of {', '.join(sorted(sized))}",
+        *topics,
+    )
     for name, values in given.items():
         argument = name.replace("-", "_")
         readers = [topic for topic in TOPICS if name in TOPICS[topic].sizes]
@@ -215,8 +218,12 @@ def own_cases(
             argument,
             f"must not be set: only {', '.join(readers)} read it",
         )
-        is_apart = len({_read(name, value) for value in values}) == len(values)
-        require(is_apart, argument, "must not contain duplicates", *values)
+        require(
+            len({_read(name, value) for value in values}) == len(values),
+            argument,
+            "must not contain duplicates",
+            *values,
+        )
     cases = {topic: _cases(topic, given) for topic in topics}
     count = sum(map(len, cases.values()))
     require(

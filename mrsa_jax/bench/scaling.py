@@ -79,8 +79,11 @@ def fit_law(x: Any, y: Any) -> Law:
     sizes = np.asarray(x, float)
     times = np.asarray(y, float)
     is_positive = bool((sizes > 0).all() and (times > 0).all())
-    fits = sizes.shape == times.shape and sizes.ndim == 1 and is_positive
-    require(fits, "x", "must be positive, one for each positive `y`")
+    require(
+        sizes.shape == times.shape and sizes.ndim == 1 and is_positive,
+        "x",
+        "must be positive, one for each positive `y`",
+    )
     require(
         len(np.unique(sizes)) >= 2,
         "x",

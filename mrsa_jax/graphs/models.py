@@ -495,9 +495,11 @@ def over_blocks(graph: GraphModel, block_size: Whole) -> OverBlocks:
         >>> set(model.sample(jax.random.key(0)).sum(1).tolist())
         {8}
     """
-    is_graph = isinstance(graph, GraphModel)
     require(
-        is_graph, "graph", "must be a `GraphModel`, e.g. `graphs.harary(n, k)`", graph
+        isinstance(graph, GraphModel),
+        "graph",
+        "must be a `GraphModel`, e.g. `graphs.harary(n, k)`",
+        graph,
     )
     size = check_integer(block_size, "block_size", 1)
     check_num_clients(int(graph.num_clients) * size)

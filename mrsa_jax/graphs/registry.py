@@ -169,9 +169,8 @@ def register(
         from mrsa_jax.graphs._lists import GraphModel
 
         model = made(factory, "a graph", num_clients, *parameters)
-        is_graph = isinstance(model, GraphModel)
         require(
-            is_graph,
+            isinstance(model, GraphModel),
             "factory",
             "must make a graph, with `num_clients` and `sample`",
             model,

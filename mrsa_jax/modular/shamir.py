@@ -152,9 +152,8 @@ def _check_points(points: Any, used: Any, prime: int) -> None:
     if is_traced(points, used):
         return
     array = host_array(points, "points")
-    is_matrix = array.ndim == 2 and array.dtype.kind in "iu"
     require(
-        is_matrix,
+        array.ndim == 2 and array.dtype.kind in "iu",
         "points",
         "must be integers [secrets, holders]",
         f"{array.dtype} of shape {array.shape}",

@@ -317,15 +317,18 @@ def _checked_rows(rows: Sequence[tuple[str, Any]]) -> list[np.ndarray]:
     require(len(rows) > 0, "rows", "must hold a row at least", len(rows))
     images = [np.asarray(row, np.float64) for _, row in rows]
     for row in images:
-        is_grid = row.ndim == 4 and row.shape[-1] in (1, 3) and row.size > 0
         require(
-            is_grid,
+            row.ndim == 4 and row.shape[-1] in (1, 3) and row.size > 0,
             "rows",
             "must be images [n, height, width, 1 or 3], n at least 1",
             row.shape,
         )
-        is_finite = bool(np.isfinite(row).all())
-        require(is_finite, "rows", "must be finite", "nan or infinity")
+        require(
+            bool(np.isfinite(row).all()),
+            "rows",
+            "must be finite",
+            "nan or infinity",
+        )
     return images
 
 

@@ -146,25 +146,33 @@ class Client:
             "must be used together with `signing_key`, and agree with `neighbours` and "
             "`threshold`"
         )
-        is_terms = terms is None or isinstance(terms, Terms)
-        require(is_terms, "terms", "must be a `protocol.Terms`", terms)
-        require((terms is None) == (signing_key is None), "terms", rule)
-        is_kept = pledge is None or (isinstance(pledge, Pledge) and terms is not None)
         require(
-            is_kept,
+            terms is None or isinstance(terms, Terms),
+            "terms",
+            "must be a `protocol.Terms`",
+            terms,
+        )
+        require((terms is None) == (signing_key is None), "terms", rule)
+        require(
+            pledge is None or (isinstance(pledge, Pledge) and terms is not None),
             "pledge",
             "must be a `Pledge` and used together with `terms`",
             pledge,
         )
         check_context(context, terms)
         if terms is not None:
-            is_listed = self.client < len(terms.roster)
             require(
-                is_listed, "client", "must be on the roster of `terms`", self.client
+                self.client < len(terms.roster),
+                "client",
+                "must be on the roster of `terms`",
+                self.client,
             )
             near = tuple(np.flatnonzero(terms.adjacency[client]).tolist())
-            agrees = near == self.neighbours and terms.thresholds[client] == threshold
-            require(agrees, "terms", rule)
+            require(
+                near == self.neighbours and terms.thresholds[client] == threshold,
+                "terms",
+                rule,
+            )
             terms.check_plan(plan)
         self._survivors: tuple[int, ...] = ()  # the list that it signed
         # every random byte of the client comes from here, in the order of the steps

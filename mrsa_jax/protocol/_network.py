@@ -166,8 +166,10 @@ def disturbed(
     late, twice = frozenset(delayed), frozenset(duplicated)
     for name, entries in (("delayed", late), ("duplicated", twice)):
         for step, client in entries:
-            good = 0 <= step <= 3 and client >= 0
             require(
-                good, name, "must hold (step, client) with steps 0 to 3", (step, client)
+                0 <= step <= 3 and client >= 0,
+                name,
+                "must hold (step, client) with steps 0 to 3",
+                (step, client),
             )
     return ScriptedNetwork(late, twice, tamper)

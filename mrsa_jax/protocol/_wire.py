@@ -122,10 +122,16 @@ def check_words(name: str, round_index: int, *clients: int) -> None:
 
 def check_ascending(name: str, ids: Sequence[int]) -> None:
     """Check that ids ascend and are uint32s."""
-    ascending = all(low < high for low, high in itertools.pairwise(ids))
-    check(ascending, name, "lists ids that are not ascending")
-    inside = not ids or 0 <= ids[0] <= ids[-1] < _LIMIT
-    check(inside, name, f"has an id that is not in [0, {_LIMIT})")
+    check(
+        all(low < high for low, high in itertools.pairwise(ids)),
+        name,
+        "lists ids that are not ascending",
+    )
+    check(
+        not ids or 0 <= ids[0] <= ids[-1] < _LIMIT,
+        name,
+        f"has an id that is not in [0, {_LIMIT})",
+    )
 
 
 def check_entries(name: str, entries: Sequence[tuple[int, bytes]], size: int) -> None:

@@ -212,9 +212,8 @@ def _checked_points(points: Any) -> tuple[int, ...]:
     require(listed.size > 0, "points", "must hold at least one")
     require(all(map(is_integer, points)), "points", "must hold integers", points)
     where = tuple(map(int, points))
-    fits = all(0 < point < PRIME for point in where)
     require(
-        fits,
+        all(0 < point < PRIME for point in where),
         "points",
         "must lie in [1, 2**31 - 1), the field's non-zero elements",
         where,

@@ -314,18 +314,16 @@ def stochastic(
     require(len(ends) == 2, "value_range", "must hold two numbers", value_range)
     lower, upper = ends if is_traced(ends) else map(float, ends)
     if value_range is None:
-        legal = is_traced(upper) or 0 < upper < math.inf
         require(
-            legal,
+            is_traced(upper) or 0 < upper < math.inf,
             "clip",
             "must be positive and finite",
             clip,
         )
         lower = -upper
     elif not is_traced(ends):
-        ordered = -math.inf < lower < upper < math.inf
         require(
-            ordered,
+            -math.inf < lower < upper < math.inf,
             "value_range",
             "must be finite with r1 < r2",
             value_range,

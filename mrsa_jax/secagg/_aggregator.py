@@ -218,14 +218,17 @@ class RingAverage:
             np.ones(self.num_participants, np.uint32) if weights is None else weights
         )
         if isinstance(passed, jax.core.Tracer):
-            integers = bool(jnp.issubdtype(passed.dtype, jnp.integer))
-            require(integers, "weights", "must be integers", f"dtype {passed.dtype}")
+            require(
+                bool(jnp.issubdtype(passed.dtype, jnp.integer)),
+                "weights",
+                "must be integers",
+                f"dtype {passed.dtype}",
+            )
             checked: Any = passed.astype(jnp.uint32)
         else:
             checked = check_weights(passed, "weights")
-        fits = checked.shape == (self.num_participants,)
         require(
-            fits,
+            checked.shape == (self.num_participants,),
             "weights",
             f"must be {self.num_participants}, one a slot",
             checked.shape,

@@ -263,15 +263,18 @@ def _check_fits(seeds: Seeds, n: int, pairs: np.ndarray) -> None:
     shapes = (tuple(seeds.self_seed.shape), tuple(seeds.pair_seed.shape))
     expected = ((n, 8), (len(pairs), 8))
     require(shapes == expected, "seeds", f"must have shapes {expected}", shapes)
-    same = np.array_equal(seeds.edges, pairs)
     require(
-        same,
+        np.array_equal(seeds.edges, pairs),
         "seeds",
         "must belong to the edges of `adjacency`, in lexicographic order",
     )
     ids = np.asarray(seeds.client_ids)
-    in_order = np.array_equal(ids, np.arange(n))
-    require(in_order, "seeds", "must number the clients from 0", ids.tolist())
+    require(
+        np.array_equal(ids, np.arange(n)),
+        "seeds",
+        "must number the clients from 0",
+        ids.tolist(),
+    )
 
 
 @functools.partial(jax.jit, static_argnames=("n",))

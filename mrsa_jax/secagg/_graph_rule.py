@@ -216,9 +216,11 @@ def graph_rule(
 
     Source: CCESA, Definition 3, Theorems 1 and 2; Remark 4 for t.
     """
-    is_graph = isinstance(graph, GraphModel)
     require(
-        is_graph, "graph", "must be a `GraphModel`, e.g. `graphs.complete(n)`", graph
+        isinstance(graph, GraphModel),
+        "graph",
+        "must be a `GraphModel`, e.g. `graphs.complete(n)`",
+        graph,
     )
     slots = int(graph.num_clients)
     clients = check_integer(num_clients, "num_clients", 1)

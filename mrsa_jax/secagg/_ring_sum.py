@@ -192,8 +192,13 @@ def checked_round(
     require(values.ndim == 2, "inputs", rule, values.shape)
     participants, dim = values.shape
     ids = seeds.client_ids.shape
-    fits = ids == (participants,)
-    require(fits, "seeds", "must match `inputs`", ids, values.shape)
+    require(
+        ids == (participants,),
+        "seeds",
+        "must match `inputs`",
+        ids,
+        values.shape,
+    )
     rows = seeds.pair_seed.shape[0]
     edges = seeds.edges.shape[0]
     require(rows == edges, "seeds", "must have a pair seed for each edge", rows, edges)
@@ -201,10 +206,18 @@ def checked_round(
         max(block.members[-1] for block in plan) + 1,
         max(block.stop for block in plan),
     )
-    fits = needed[0] <= participants and needed[1] <= dim
-    require(fits, "plan", "must fit the shape of `inputs`", needed, values.shape)
-    is_single = present is None or survivors is None
-    require(is_single, "present", "must not be set if `survivors` is given")
+    require(
+        needed[0] <= participants and needed[1] <= dim,
+        "plan",
+        "must fit the shape of `inputs`",
+        needed,
+        values.shape,
+    )
+    require(
+        present is None or survivors is None,
+        "present",
+        "must not be set if `survivors` is given",
+    )
     if survivors is not None:
         shape = (5, participants)
         rule = f"must have the shape {shape}"

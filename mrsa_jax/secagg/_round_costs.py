@@ -172,9 +172,8 @@ def round_costs(
     summed = without_lonely(sums, alive[..., 3, :], blocks)
     signs = None if signers is None else np.asarray(signers)
     if signs is not None:
-        fits = signs.dtype == np.bool_ and signs.shape == summed.shape
         require(
-            fits,
+            signs.dtype == np.bool_ and signs.shape == summed.shape,
             "signers",
             f"must be bool{list(summed.shape)}",
             signs.dtype,

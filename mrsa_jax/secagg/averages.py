@@ -164,9 +164,11 @@ def key_words(key_material: object) -> Array:
     if isinstance(key_material, int | np.integer | bytes):
         return material_of(key_material)
     words = on_device(key_material)
-    valid = words.dtype == jnp.uint32 and words.shape == (8,)
     require(
-        valid, "key_material", "must be uint32[8], an integer or bytes", words.shape
+        words.dtype == jnp.uint32 and words.shape == (8,),
+        "key_material",
+        "must be uint32[8], an integer or bytes",
+        words.shape,
     )
     return words
 

@@ -75,9 +75,8 @@ def noisy_codes(
     require_methods(quantizer, "quantizer", "encode", "decode")
     bits = check_integer(modulus_bits, "modulus_bits", 1, 32)
     values, ids = on_device(updates, jnp.float32), on_device(members).astype(jnp.int32)
-    fits = values.ndim == 2 and ids.shape == values.shape[:1]
     require(
-        fits,
+        values.ndim == 2 and ids.shape == values.shape[:1],
         "members",
         "must be one id for each row of `updates`",
         ids.shape,

@@ -119,9 +119,11 @@ def check_blocks(
 def check_plan(blocks: Int[np.ndarray, " n"], plan: SegmentPlan) -> None:
     """Raise `ConfigurationError` if a sum of the plan is over a part of a block."""
     members = memberships(plan, len(blocks))
-    same = bool((whole_blocks(members, blocks) == members).all())
     require(
-        same, "plan", "must sum whole blocks in each of its blocks", blocks.tolist()
+        bool((whole_blocks(members, blocks) == members).all()),
+        "plan",
+        "must sum whole blocks in each of its blocks",
+        blocks.tolist(),
     )
 
 

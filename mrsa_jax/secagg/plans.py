@@ -139,8 +139,13 @@ def segment_plan(
     rule = "must not cover a participant's coordinate twice"
     for other, block in itertools.combinations(plan, 2):
         if block.start < other.stop and other.start < block.stop:
-            apart = set(block.members).isdisjoint(other.members)
-            require(apart, "blocks", rule, other, block)
+            require(
+                set(block.members).isdisjoint(other.members),
+                "blocks",
+                rule,
+                other,
+                block,
+            )
     if dim is None:
         absent = set(range(participants)).difference(*(b.members for b in plan))
         first = f"client {min(absent, default=0)} in none"
@@ -151,8 +156,12 @@ def segment_plan(
 def _width(blocks: Any) -> int:
     """Return the coordinate at which the last of some blocks ends."""
     is_sequence = isinstance(blocks, tuple | list) and len(blocks) > 0
-    proper = is_sequence and all(isinstance(block, Block) for block in blocks)
-    require(proper, "plan", "must be a tuple of `Block`s", blocks)
+    require(
+        is_sequence and all(isinstance(block, Block) for block in blocks),
+        "plan",
+        "must be a tuple of `Block`s",
+        blocks,
+    )
     return max(check_integer(block.stop, "stop", 1) for block in blocks)
 
 
@@ -167,9 +176,8 @@ def _checked(block: Block, num_participants: int, dim: int) -> Block:
         "must be ascending and not empty",
         members,
     )
-    inside = members[0] >= 0 and members[-1] < num_participants
     require(
-        inside,
+        members[0] >= 0 and members[-1] < num_participants,
         "members",
         "must lie in [0, num_participants)",
         members,

@@ -98,8 +98,13 @@ def _check_inputs(
         return values.astype(np.uint32, copy=False), (block,)
     rule = "must be given without `modulus_bits` and `modulus`"
     rule += ": each block has its own ring"
-    alone = modulus_bits is None and modulus is None
-    require(alone, "plan", rule, modulus_bits, modulus)
+    require(
+        modulus_bits is None and modulus is None,
+        "plan",
+        rule,
+        modulus_bits,
+        modulus,
+    )
     checked = segment_plan(plan, num_clients)
     width = max(block.stop for block in checked)
     require(
@@ -117,9 +122,8 @@ def _check_inputs(
 
 def _check_ring(modulus_bits: object, modulus: object) -> int:
     """Return R from exactly one of b, for 2**b, and R itself."""
-    is_one = (modulus_bits is None) != (modulus is None)
     require(
-        is_one,
+        (modulus_bits is None) != (modulus is None),
         "modulus_bits",
         "must be given, or else `modulus`, and not both",
         modulus_bits,

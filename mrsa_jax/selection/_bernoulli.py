@@ -178,9 +178,8 @@ def poisson(num_clients: int, probability: Numbers) -> BernoulliSelection:
     """
     n = check_size(num_clients, "num_clients")
     chances = _chance.check_chances(probability, "probability", as_data=True)
-    fits = chances.ndim == 0 or chances.size == n
     require(
-        fits,
+        chances.ndim == 0 or chances.size == n,
         "probability",
         "must be one number or one for each client",
         f"{chances.size} numbers, {n} clients",

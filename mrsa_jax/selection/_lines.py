@@ -430,18 +430,27 @@ def from_lines(
     alone = np.flatnonzero(~matrix.any(axis=0)).tolist()
     require(not alone, "lines", "must hold every client; missing", *alone[:3])
     k = check_size(cohort_size, "cohort_size")
-    rule = "must be a multiple of the clients of a line"
-    require(k % size == 0, "cohort_size", rule, k, size)
+    require(
+        k % size == 0,
+        "cohort_size",
+        "must be a multiple of the clients of a line",
+        k,
+        size,
+    )
     members = np.nonzero(matrix)[1].reshape(-1, size)
     kinds = _first_classes(members, matrix.shape[1])
     if classes is not None:
         kinds = np.asarray(check_integers(classes, "classes", 0), np.int64)
-        fits = len(kinds) == len(members)
-        require(fits, "classes", "must be one for each line", len(kinds), len(members))
-        places = kinds[:, None] * matrix.shape[1] + members
-        apart = np.unique(places).size == places.size
         require(
-            apart,
+            len(kinds) == len(members),
+            "classes",
+            "must be one for each line",
+            len(kinds),
+            len(members),
+        )
+        places = kinds[:, None] * matrix.shape[1] + members
+        require(
+            np.unique(places).size == places.size,
             "classes",
             "must hold lines of which none cross",
             list(classes),

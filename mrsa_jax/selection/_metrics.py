@@ -83,8 +83,12 @@ def as_history(
     array: Any = participation
     if not isinstance(array, jax.Array):
         array = host_array(array, "participation")
-    dtype_ok = array.dtype == jnp.bool_ or jnp.issubdtype(array.dtype, jnp.integer)
-    require(dtype_ok, "participation", rule, f"dtype {array.dtype}")
+    require(
+        array.dtype == jnp.bool_ or jnp.issubdtype(array.dtype, jnp.integer),
+        "participation",
+        rule,
+        f"dtype {array.dtype}",
+    )
     require(
         array.ndim >= 2 and min(array.shape) > 0,
         "participation",

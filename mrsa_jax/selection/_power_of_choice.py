@@ -239,9 +239,8 @@ def power_of_choice(
 
 def _losses(value: object, argument: str, num_clients: int) -> np.ndarray:
     losses = number_or_vector(value, argument)
-    fits = losses.ndim == 0 or losses.size == num_clients
     require(
-        fits,
+        losses.ndim == 0 or losses.size == num_clients,
         argument,
         "must be one number or one for each client",
         f"{losses.size} numbers, {num_clients} clients",

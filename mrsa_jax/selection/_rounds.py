@@ -141,8 +141,12 @@ def learnt_sums(
     """
     array = on_device(survivors)
     require(array.dtype == jnp.bool_, "survivors", "must be bools", array.dtype)
-    shape_ok = array.ndim >= 2 and array.shape[-2] == 5
-    require(shape_ok, "survivors", "must have axes [..., 5, clients]", array.shape)
+    require(
+        array.ndim >= 2 and array.shape[-2] == 5,
+        "survivors",
+        "must have axes [..., 5, clients]",
+        array.shape,
+    )
     labels = block_labels(blocks, array.shape[-1])
     rule = ThresholdRule(labels, on_device(threshold, jnp.int32), check_policy(policy))
     return _learnt_rows(rule, array)
@@ -281,9 +285,8 @@ def rollout_rounds(
     ):
         require(isinstance(value, kind), name, f"must be a `{kind.__name__}`", value)
     if rule is None:
-        is_policy = policy is not None and blocks is not None
         require(
-            is_policy,
+            policy is not None and blocks is not None,
             "policy",
             "must be given with `blocks`, or `rule`",
             policy,
@@ -294,9 +297,12 @@ def rollout_rounds(
             labels, on_device(threshold, jnp.int32), check_policy(policy)
         )
     else:
-        free = policy is None and blocks is None
         require(
-            free, "rule", "must not be given with `policy` or `blocks`", policy, blocks
+            policy is None and blocks is None,
+            "rule",
+            "must not be given with `policy` or `blocks`",
+            policy,
+            blocks,
         )
         require(isinstance(rule, RoundRule), "rule", "must be a `RoundRule`", rule)
     n = selector.num_clients

@@ -286,9 +286,8 @@ def _whole_grids(num_clients: int, cohort_size: int, scheme: Scheme) -> None:
 
 def _enough_candidates(num_clients: int, cohort_size: int, scheme: Scheme) -> None:
     (number,) = scheme.parameters
-    fits = cohort_size <= number <= num_clients
     require(
-        fits,
+        cohort_size <= number <= num_clients,
         "scheme",
         "must give from `cohort_size` to `num_clients` candidates",
         scheme.written,

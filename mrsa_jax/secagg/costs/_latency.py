@@ -167,9 +167,8 @@ def round_latency(
     Source: the steps of CCESA, Algorithm 1; rates are ours.
     """
     sends = np.asarray(costs.sends)
-    is_known = bool(np.isin(sends, (0, 1)).all())
     require(
-        is_known,
+        bool(np.isin(sends, (0, 1)).all()),
         "costs",
         "must be of rounds whose dropouts are known (`round_costs`)",
     )

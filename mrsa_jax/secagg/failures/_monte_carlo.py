@@ -251,9 +251,8 @@ def failure_rates_of(
     Source: CCESA, Theorems 1 and 2, for the graphs of Bell et al. (SecAgg+) as for its
     own.
     """
-    is_graph = isinstance(graph, graphs.GraphModel)
     require(
-        is_graph,
+        isinstance(graph, graphs.GraphModel),
         "graph",
         "must be a graph model, with `sample` and `num_clients`",
         graph,
