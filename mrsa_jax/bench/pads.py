@@ -97,7 +97,7 @@ def ring_sums(
     # a pad per edge, and one per client
     edges = np.argwhere(np.triu(adjacency_of(graph, n)))
     seeds = derive_seeds(key_material(0), jnp.arange(n), 0, edges)
-    # each pad is a keystream of its own
+    # each pad is a separate keystream
     streams, size = len(edges) + n, stream_bytes(dim, modulus)
 
     def check(ours: jax.Array, _: int) -> None:
