@@ -227,8 +227,9 @@ def scaling_charts(drawn: Sequence[Curve]) -> dict[str, Chart]:
             if curve.peer_seconds:
                 peer = str(curve.peer).partition(",")[0]
                 whose = (name, "peer") if curve.others else (peer, "")
-                dashed = Line(whose[0], x, curve.peer_seconds, whose[1])
-                lines.append(dashed._replace(weight="thin dashed"))
+                name, part = whose
+                times = curve.peer_seconds
+                lines.append(Line(name, x, times, part, weight="thin dashed"))
         words = {
             "topic": topic,
             "setting": setting,

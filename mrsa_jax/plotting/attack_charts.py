@@ -79,8 +79,8 @@ def rates_chart(scores: Rows, others: str = "") -> Chart:
         width = "main" if whose == "worst" else "thin"
         formula = 100 * _gaussian.true_positive_rate(size(rows[0]["mu"]), along)
         seen = f"{whose} client" + f", {kind} updates" * (len(kinds) > 1)
-        dashed = Line(label, along, formula, f"{seen}, formula")
-        lines.append(dashed._replace(weight=f"{width} dashed"))
+        name = f"{seen}, formula"
+        lines.append(Line(label, along, formula, name, weight=f"{width} dashed"))
         lines.append(
             Line(
                 label,
@@ -92,8 +92,8 @@ def rates_chart(scores: Rows, others: str = "") -> Chart:
                 weight=f"{width} solid",
             )
         )
-    chance = Line(CHANCE, along, 100 * along, "as many as false alarms")
-    lines.append(chance._replace(weight="thin"))
+    name = "as many as false alarms"
+    lines.append(Line(CHANCE, along, 100 * along, name, weight="thin"))
     kind = "Gaussian" if others == "gaussian" else others
     given = f", if the others' updates are {kind}," * bool(kind)
     words = {"given": given, "told": f" ({kind} updates)" * bool(kind)}

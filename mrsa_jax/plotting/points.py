@@ -269,8 +269,7 @@ def accuracy_epsilon_chart(table: pd.DataFrame, hue: str | None) -> Chart:
         if len(without):
             level = [100 * float(without["accuracy"].mean())] * 2
             across = [ends.min().min(), ends.max().max()]
-            dashed = Line(label, across, level, "no noise", weight="thin dashed")
-            lines.append(dashed)
+            lines.append(Line(label, across, level, "no noise", weight="thin dashed"))
     return Chart.named(
         "accuracy_epsilon", lines, are_schemes=hue in ("scheme", "schemes")
     )

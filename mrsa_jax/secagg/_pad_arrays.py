@@ -96,9 +96,7 @@ def _pads_of(
             round_,
             _stacked([edges[number] for number in numbers]),
             _places(blocks, numbers, round_),
-            jax.tree.map(
-                lambda *leaves: np.stack(leaves), *(ring_of(b.modulus) for b in blocks)
-            ),
+            rings_of(blocks),
             out,
             num_blocks=padded_length(max(_keystream_blocks(block) for block in blocks)),
             chunk=chunk,
@@ -109,6 +107,21 @@ def _pads_of(
             statuses[number] = status[row]
     rows = jnp.zeros((0, dim), jnp.uint32) if out is None else out
     return rows, RingResult(tuple(totals), jnp.stack(statuses))
+
+
+def rings_of(blocks: list[Block]) -> Ring:
+    """Return the rings of blocks of one kind, each number stacked over them."""
+    rings = [ring_of(block.modulus) for block in blocks]
+    stacked: Ring = jax.tree.map(lambda *leaves: np.stack(leaves), *rings)
+    return stacked
+
+
+def members_of(blocks: list[Block], size: int, nobody: int) -> np.ndarray:
+    """Return int32[blocks, size], the members of each and nobody behind them."""
+    members = np.full((len(blocks), size), nobody, np.int32)
+    for row, block in zip(members, blocks, strict=True):
+        row[: len(block.members)] = block.members
+    return members
 
 
 def _keystream_blocks(block: Block) -> int:
@@ -133,9 +146,7 @@ def classes_of(plan: SegmentPlan) -> list[list[int]]:
 
 def _places(blocks: list[Block], numbers: list[int], round_: Round) -> Place:
     size = padded_length(max(len(block.members) for block in blocks))
-    members = np.full((len(blocks), size), round_.inputs.shape[0], np.int32)
-    for row, block in zip(members, blocks, strict=True):
-        row[: len(block.members)] = block.members
+    members = members_of(blocks, size, round_.inputs.shape[0])
     starts, stops = np.asarray([(b.start, b.stop) for b in blocks], np.int32).T
     first = jnp.asarray(round_.first)
     return Place(members, starts, stops, first + jnp.asarray(numbers, jnp.uint32))

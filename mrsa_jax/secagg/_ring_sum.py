@@ -28,8 +28,14 @@ from mrsa_jax._core.prime import is_power_of_two, words_per_residue
 from mrsa_jax._core.status import FEWEST_IN_A_SUM, Status
 from mrsa_jax._core.threads import start_over_cores
 from mrsa_jax._core.traced import is_traced
-from mrsa_jax.modular import Ring, ring_of, ring_sum_over
-from mrsa_jax.secagg._pad_arrays import classes_of, edge_places, pads_by_arrays
+from mrsa_jax.modular import Ring, ring_sum_over
+from mrsa_jax.secagg._pad_arrays import (
+    classes_of,
+    edge_places,
+    members_of,
+    pads_by_arrays,
+    rings_of,
+)
 from mrsa_jax.secagg._pad_tables import PAIR_PAD, SELF_PAD, Edges, Round, status_of
 from mrsa_jax.secagg.plans import Block, RingResult, SegmentPlan
 from mrsa_jax.secagg.seeds import Seeds, edge_rows, nonce_word, padded_length
@@ -258,18 +264,13 @@ def plain_sums(inputs: Array, sends: Array, plan: SegmentPlan) -> RingResult:
         blocks = [plan[number] for number in numbers]
         size = max(len(block.members) for block in blocks)
         width = max(block.stop - block.start for block in blocks)
-        members = np.full((len(blocks), size), -1, np.int32)
-        for row, block in zip(members, blocks, strict=True):
-            row[: len(block.members)] = block.members
         # a shorter block at the end of the inputs reads what lies before it, too
         starts = [min(block.start, inputs.shape[1] - width) for block in blocks]
-        rings = jax.tree.map(
-            lambda *leaves: np.stack(leaves), *(ring_of(b.modulus) for b in blocks)
-        )
         sum_block = functools.partial(
             _plain_sum, on_device(inputs), on_device(sends), width
         )
-        items = (members, np.asarray(starts, np.int32), rings)
+        members = members_of(blocks, size, -1)
+        items = (members, np.asarray(starts, np.int32), rings_of(blocks))
         sums, status = map_tiles(
             sum_block, items, at_once("segments", 4 * size * width)
         )
