@@ -177,13 +177,21 @@ def binary_matrix(values: object, argument: str) -> np.ndarray:
 
 def check_integers(values: Any, argument: str, minimum: int) -> list[int]:
     """Return a list of integers as Python's, each of at least `minimum`, or raise."""
-    is_list = host_array(values, argument).ndim == 1
-    require(is_list, argument, "must be a list of integers", values)
+    require(
+        host_array(values, argument).ndim == 1,
+        argument,
+        "must be a list of integers",
+        values,
+    )
     return [check_integer(value, argument, minimum) for value in values]
 
 
 def check_thresholds(
-    value: object, argument: str, count: int, *, batch: bool = False
+    value: object,
+    argument: str,
+    count: int,
+    *,
+    batch: bool = False,
 ) -> Any:
     """Return int32[] or int32[count], each at least 1, or raise.
 
@@ -202,8 +210,12 @@ def check_thresholds(
     fits = limits.ndim == 0 or (
         limits.shape[-1] == count and (batch or limits.ndim == 1)
     )
-    rule = f"must be one for all or one for each of the {count} clients"
-    require(fits, argument, rule, f"shape {limits.shape}")
+    require(
+        fits,
+        argument,
+        f"must be one for all or one for each of the {count} clients",
+        f"shape {limits.shape}",
+    )
     most = np.iinfo(np.int32).max
     if is_traced(limits):
         return jnp.where((limits >= 1) & (limits <= most), limits, most).astype(

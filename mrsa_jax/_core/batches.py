@@ -162,7 +162,10 @@ def cores_for(kind: str, count: int) -> int:
 
 
 def within_memory(
-    run: Callable[[int], _Result], chunk: int, argument: str, what: str
+    run: Callable[[int], _Result],
+    chunk: int,
+    argument: str,
+    what: str,
 ) -> _Result:
     """Return `run(chunk)`.
 
@@ -191,7 +194,10 @@ def within_memory(
 
 
 def _too_much(
-    error: Exception, argument: str, what: str, chunk: int
+    error: Exception,
+    argument: str,
+    what: str,
+    chunk: int,
 ) -> ConfigurationError:
     amount = re.search(r"allocat\w+ ([\d.]+ ?[KMGT]?i?B|\d+ bytes)", str(error))
     needed = f" (it asked for {amount.group(1)})" if amount else ""

@@ -21,7 +21,10 @@ _DIAGONALS = ((0, 5, 10, 15), (1, 6, 11, 12), (2, 7, 8, 13), (3, 4, 9, 14))
 
 
 def keystream_words(
-    key: Sequence[Array], counter: Array, nonce: Sequence[Array], shape: tuple[int, ...]
+    key: Sequence[Array],
+    counter: Array,
+    nonce: Sequence[Array],
+    shape: tuple[int, ...],
 ) -> list[Array]:
     """Return the sixteen words of blocks of keystream, each of `shape`.
 
@@ -51,7 +54,10 @@ def _double_round(words: tuple[Array, ...]) -> tuple[Array, ...]:
 
 
 def _quarter_round(
-    a: Array, b: Array, c: Array, d: Array
+    a: Array,
+    b: Array,
+    c: Array,
+    d: Array,
 ) -> tuple[Array, Array, Array, Array]:
     a = a + b
     d = _rotate(d ^ a, 16)

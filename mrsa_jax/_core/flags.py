@@ -83,7 +83,10 @@ class Within:
     """
 
     def __init__(
-        self, low: int | float, high: int | float = sys.float_info.max, rule: str = ""
+        self,
+        low: int | float,
+        high: int | float = sys.float_info.max,
+        rule: str = "",
     ) -> None:
         """Take the ends, and the words for them where it is not the least alone."""
         self.low, self.high = low, high

@@ -80,8 +80,12 @@ def chosen_form(offered: tuple[Form, ...], *values: object) -> Form:
     possible: list[Form] = [form for form in offered if form != "loops"]
     if "loops" in offered and not is_traced(*values) and _has_numba():
         possible.append("loops")
-    rule = f"must be installed for what has the forms {offered} only"
-    require(bool(possible), "numba", rule, "no numba, or traced values")
+    require(
+        bool(possible),
+        "numba",
+        f"must be installed for what has the forms {offered} only",
+        "no numba, or traced values",
+    )
     forced = forced_form()
     if forced in possible:
         return forced

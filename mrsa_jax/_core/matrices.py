@@ -49,7 +49,10 @@ def symmetrised(matrix: Square, argument: str, rule: str, near: float = NEAR) ->
 
 
 def check_semidefinite(
-    values: Float64[np.ndarray, " rows"], argument: str, rule: str, near: float = NEAR
+    values: Float64[np.ndarray, " rows"],
+    argument: str,
+    rule: str,
+    near: float = NEAR,
 ) -> None:
     """Raise if an eigenvalue of a matrix with unit diagonal is negative."""
     least = float(values.min(initial=0.0))

@@ -18,7 +18,9 @@ _MOST_SPREADS = 1e153  # its square is a float
 
 
 def check_noise(
-    noise: object, rounds: int, argument: str = "noise"
+    noise: object,
+    rounds: int,
+    argument: str = "noise",
 ) -> Float64[np.ndarray, "*_"] | None:
     """Return the noise of sums as one of three forms, or raise.
 

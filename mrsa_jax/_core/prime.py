@@ -23,7 +23,10 @@ from mrsa_jax._core.device import multiplies_wide
 
 
 def divide_step(
-    high: Array, low: Array, divisor: Array, reciprocal: Array
+    high: Array,
+    low: Array,
+    divisor: Array,
+    reciprocal: Array,
 ) -> tuple[Array, Array]:
     """Return quotient and remainder of (high * 2**32 + low) / divisor.
 

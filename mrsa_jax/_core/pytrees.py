@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, TypeVar, dataclass_transform
+from typing import Any, TypeAlias, TypeVar, dataclass_transform
 
 import jax
 import numpy as np
@@ -13,6 +13,9 @@ from mrsa_jax._core.traced import is_traced
 from mrsa_watch._base.errors import ConfigurationError
 from mrsa_watch._base.html import brief
 from mrsa_watch._base.values import by_value
+
+Calls: TypeAlias = list[tuple[Any, ...]]
+"""Calls that may have made a scheme: a factory and its arguments each."""
 
 _Value = TypeVar("_Value")
 
@@ -50,9 +53,9 @@ def as_typed(value: Any) -> str:
     return brief(value)
 
 
-def static() -> Any:
+def static(default: Any = dataclasses.MISSING) -> Any:
     """Return the field of a `pytree` that decides on programs, instead of a leaf."""
-    return dataclasses.field(metadata={"static": True})
+    return dataclasses.field(default=default, metadata={"static": True})
 
 
 @dataclass_transform(frozen_default=True, field_specifiers=(dataclasses.field, static))

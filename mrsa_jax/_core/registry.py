@@ -23,7 +23,7 @@ import sys
 import traceback
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from importlib import import_module
-from typing import Any
+from typing import Any, TypeAlias
 
 from mrsa_jax._core.sources import PLUGIN, code_of, file_of, module_sources
 from mrsa_watch._base.errors import (
@@ -33,6 +33,11 @@ from mrsa_watch._base.errors import (
     require,
     shortened,
 )
+
+Parameters: TypeAlias = tuple[Any, ...]
+"""What follows a member's name in flags and files, read."""
+Reader: TypeAlias = Callable[[list[str]], Parameters]
+"""Parts behind the name -> parameters; `ValueError` where they are ill-formed."""
 
 # digests of each one's own text and its neighbours'
 _LOADED: dict[str, dict[str, str]] = {}
@@ -67,11 +72,10 @@ def load_plugins(names: Iterable[str]) -> None:
     for name in names:
         is_file = name.endswith(".py") or os.sep in name
         path = pathlib.Path(name).absolute()
-        rule = "must be an existing Python file (.py), or an installed module"
         require(
             not is_file or (path.suffix == ".py" and path.is_file()),
             "plugin",
-            rule,
+            "must be an existing Python file (.py), or an installed module",
             name,
         )
         module = f"{PLUGIN}{path.stem}" if is_file else name
@@ -150,8 +154,11 @@ def _where(error: BaseException, path: pathlib.Path) -> str:
 
 
 def read_member(
-    text: Any, rows: Mapping[str, Any], argument: str, kind: str
-) -> tuple[str, tuple[Any, ...]]:
+    text: Any,
+    rows: Mapping[str, Any],
+    argument: str,
+    kind: str,
+) -> tuple[str, Parameters]:
     """Return the name and the parameters of a member as written in flags and files.
 
     Args:
@@ -182,7 +189,7 @@ def read_member(
         ) from error
 
 
-def no_parameters(rest: list[str]) -> tuple[Any, ...]:
+def no_parameters(rest: list[str]) -> Parameters:
     """Read what is behind the name of a member that has no parameter."""
     if rest:
         raise ValueError
@@ -245,8 +252,12 @@ def own_row(
     Raises:
         ConfigurationError: Naming the first argument that breaks a rule.
     """
-    good = isinstance(name, str) and re.fullmatch("[a-z][a-z0-9_]*", name) is not None
-    require(good, "name", "must be lower-case letters, digits and underscores", name)
+    require(
+        isinstance(name, str) and re.fullmatch("[a-z][a-z0-9_]*", name) is not None,
+        "name",
+        "must be lower-case letters, digits and underscores",
+        name,
+    )
     require(
         name not in taken, "name", f"must be none of the package's own {nouns}", name
     )
@@ -255,12 +266,16 @@ def own_row(
     fields, least, most = _parameters(
         factory, len(given), f"must take {words} by their place"
     )
-    good = label is None or isinstance(label, str) or callable(label)
-    require(good, "label", "must be text or a function that returns it", label)
+    require(
+        label is None or isinstance(label, str) or callable(label),
+        "label",
+        "must be text or a function that returns it",
+        label,
+    )
     keys = (papers,) if isinstance(papers, str) else tuple(papers)
     require(all(isinstance(key, str) for key in keys), "papers", "must be text", papers)
 
-    def read(rest: list[str]) -> tuple[Any, ...]:
+    def read(rest: list[str]) -> Parameters:
         if not least <= len(rest) <= most:
             raise ValueError
         return tuple(map(_value, rest))
@@ -325,7 +340,9 @@ def label_of_words(words: str) -> Callable[..., str]:
 
 
 def _parameters(
-    factory: Callable[..., object], num_leading: int, rule: str
+    factory: Callable[..., object],
+    num_leading: int,
+    rule: str,
 ) -> tuple[tuple[str, ...], int, int | float]:
     """Return the names of a factory's parameters behind the given.
 

@@ -7,7 +7,6 @@ protocol's steps, a rule decides which sums are learnt: the one here counts the 
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable
 from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
 
@@ -16,7 +15,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Int32, Key, Shaped
 
 from mrsa_jax._core.arrays import host_array, on_device
-from mrsa_jax._core.pytrees import pytree
+from mrsa_jax._core.pytrees import pytree, static
 from mrsa_jax._core.status import FEWEST_IN_A_SUM, Status
 from mrsa_watch._base.errors import check_known, check_size, require
 from mrsa_watch._base.values import by_value
@@ -69,7 +68,7 @@ class ThresholdRule:
 
     labels: Array
     threshold: Array
-    policy: str = dataclasses.field(metadata={"static": True})
+    policy: str = static()
 
     def learn(
         self, key: Key[Array, ""], survivors: Bool[Array, "5 clients"]
@@ -205,12 +204,14 @@ def block_numbers(blocks: object, num_clients: int) -> Int32[np.ndarray, " clien
         size = check_size(blocks, "blocks")
         return np.arange(num_clients, dtype=np.int32) // np.int32(size)
     array = host_array(blocks, "blocks")
-    rule = f"must be a block size, or {num_clients} numbers of blocks"
-    is_labels = array.dtype.kind in "iu" and array.shape == (num_clients,)
-    require(is_labels, "blocks", rule, f"{array.dtype} of shape {array.shape}")
-    inside = bool(array.min() >= 0 and array.max() < num_clients)
     require(
-        inside,
+        array.dtype.kind in "iu" and array.shape == (num_clients,),
+        "blocks",
+        f"must be a block size, or {num_clients} numbers of blocks",
+        f"{array.dtype} of shape {array.shape}",
+    )
+    require(
+        bool(array.min() >= 0 and array.max() < num_clients),
         "blocks",
         "must lie in [0, num_clients)",
         int(array.min()),

@@ -64,7 +64,10 @@ class Selector(Protocol):
         ...
 
     def select(
-        self, key: Key[Array, ""], state: object, available: Bool[Array, " clients"]
+        self,
+        key: Key[Array, ""],
+        state: object,
+        available: Bool[Array, " clients"],
     ) -> tuple[Bool[Array, " clients"], Any]:
         """Choose a cohort among available clients, none to skip; return the state too.
 
@@ -76,9 +79,8 @@ class Selector(Protocol):
 
 def check_selector(selector: Any) -> Selector:
     """Return a selector, or raise saying what it lacks to be one."""
-    is_selector = isinstance(selector, Selector)
     require(
-        is_selector,
+        isinstance(selector, Selector),
         "selector",
         "must have `num_clients`, `init` and `select`",
         selector,

@@ -16,9 +16,12 @@ import pathlib
 import sys
 import types
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import Any, TypeAlias
 
 from mrsa_jax._core.state import Walk, digest_of, file_of, is_library
+
+Digests: TypeAlias = dict[str, str]
+"""By dotted name of a module a digest and the name of its file."""
 
 PLUGIN = "mrsa_jax_plugin_"
 """The beginning of the module name of a plugin's file."""
@@ -66,7 +69,7 @@ def library_versions() -> dict[str, str]:
     return {name: version_of(name) or "none" for name in LIBRARIES}
 
 
-def module_sources(name: str, path: pathlib.Path) -> dict[str, str]:
+def module_sources(name: str, path: pathlib.Path) -> Digests:
     """Return digests of a module and of those that it imports, libraries left out.
 
     Args:
@@ -76,7 +79,7 @@ def module_sources(name: str, path: pathlib.Path) -> dict[str, str]:
     Returns:
         By dotted name a digest and the name of the file.
     """
-    digests: dict[str, str] = {}
+    digests: Digests = {}
     pending = [(name, path)]
     root = path.parents[name.count(".") + (path.name == "__init__.py")]
     while pending:
@@ -156,16 +159,16 @@ class Code:
     name: str
     argument: str
     depends: Any = None
-    texts: dict[str, str] = dataclasses.field(default_factory=dict)
+    texts: Digests = dataclasses.field(default_factory=dict)
     own: tuple[str, ...] = ()
-    _state: dict[str, str] | None = dataclasses.field(default=None, init=False)
+    _state: Digests | None = dataclasses.field(default=None, init=False)
 
-    def __call__(self) -> dict[str, str]:
+    def __call__(self) -> Digests:
         """Return the digests of now, by name; each with what it is of."""
         self._state = self._read()
         return self.again()
 
-    def again(self) -> dict[str, str]:
+    def again(self) -> Digests:
         """Return the first digests again, with those of files as they are now.
 
         Code that runs may keep what it has computed, in a cache: that changes no
@@ -174,7 +177,7 @@ class Code:
         state = self._state or self._read()
         return state | self.texts | self._needed()
 
-    def _read(self) -> dict[str, str]:
+    def _read(self) -> Digests:
         walk = Walk(is_named=self.depends is not None, own_packages=self.own)
         digest = walk.digest(self.thing, self.argument)
         digests = {"": f"{digest} {self.name}"}
@@ -192,7 +195,7 @@ class Code:
                 digests[name] = f"{_version_of_module(name)} {name}"
         return digests
 
-    def _needed(self) -> dict[str, str]:
+    def _needed(self) -> Digests:
         if self.depends is None:
             return {}
         walk = Walk(reads_paths=True, own_packages=self.own)
@@ -234,7 +237,7 @@ def code_of(
         attributes of modules.
     """
     plugins = tuple(plugins)
-    texts: dict[str, str] = {}
+    texts: Digests = {}
     others = [
         module
         for module in (caller, _module(factory))

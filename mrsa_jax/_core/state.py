@@ -322,7 +322,10 @@ class Walk:
         return self._read(function, use.name, thing, use.attributes)
 
     def _imported(
-        self, function: types.FunctionType, use: Use, attributes: frozenset[str]
+        self,
+        function: types.FunctionType,
+        use: Use,
+        attributes: frozenset[str],
     ) -> list[Any]:
         """List the imports of a function that happen when it runs.
 

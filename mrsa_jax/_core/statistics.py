@@ -40,7 +40,9 @@ def half_interval(values: object, level: float = 0.95) -> Any:
 
 
 def binomial_interval(
-    count: int, trials: int, level: float = 0.95
+    count: int,
+    trials: int,
+    level: float = 0.95,
 ) -> tuple[float, float]:
     """Return the Clopper-Pearson interval of a chance seen `count` times in `trials`.
 

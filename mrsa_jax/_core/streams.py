@@ -19,6 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Integer, Key, UInt32
 
+from mrsa_jax._core.array_types import PRNGKey
 from mrsa_jax._core.arrays import host_array, on_device
 from mrsa_jax._core.factories import unless_traced
 from mrsa_jax._core.programs import one_program
@@ -48,11 +49,11 @@ class Stream(enum.IntEnum):
     SERVER = 12
 
 
-Seed: TypeAlias = int | np.integer | Integer[Array, ""] | Key[Array, ""]
+Seed: TypeAlias = int | np.integer | Integer[Array, ""] | PRNGKey
 """The source of a function's draws: an integer, perhaps traced, or a typed key."""
 
 
-def as_key(seed: Seed) -> Key[Array, ""]:
+def as_key(seed: Seed) -> PRNGKey:
     """Return a typed JAX key for an integer seed, or the key itself.
 
     Args:
@@ -74,9 +75,11 @@ def as_key(seed: Seed) -> Key[Array, ""]:
         require(seed.ndim == 0, "seed", "must be one key", f"{seed.shape} keys")
         return seed
     if isinstance(seed, jax.core.Tracer):
-        is_one = seed.ndim == 0 and jnp.issubdtype(seed.dtype, np.integer)
         require(
-            is_one, "seed", "must be one integer or one typed JAX key", shortened(seed)
+            seed.ndim == 0 and jnp.issubdtype(seed.dtype, np.integer),
+            "seed",
+            "must be one integer or one typed JAX key",
+            shortened(seed),
         )
         words = jnp.stack([_high_word(seed), seed.astype(jnp.uint32)])
         return jax.random.wrap_key_data(words, impl=_IMPLEMENTATION)
@@ -102,26 +105,28 @@ def is_threefry(keys: Key[Array, "*batch"]) -> bool:
     return str(jax.random.key_impl(keys)) == _IMPLEMENTATION
 
 
-def fold(key: Key[Array, ""], *path: int | Array) -> Key[Array, ""]:
+def fold(key: PRNGKey, *path: int | Array) -> PRNGKey:
     """Fold each index or `Stream` of `path` into `key`, in order."""
     for step in path:
         key = jax.random.fold_in(key, step)
     return key
 
 
-def trial_key(key: Key[Array, ""], trial: int | Array) -> Key[Array, ""]:
+def trial_key(key: PRNGKey, trial: int | Array) -> PRNGKey:
     """Return the key of one trial."""
     return jax.random.fold_in(key, trial)
 
 
 def round_key(
-    key: Key[Array, ""], round_index: int | Array, stream: Stream
-) -> Key[Array, ""]:
+    key: PRNGKey,
+    round_index: int | Array,
+    stream: Stream,
+) -> PRNGKey:
     """Return the key of one stream of one round of a trial."""
     return fold(key, round_index, int(stream))
 
 
-def with_own_keys(state: Any, key: Key[Array, ""]) -> Any:
+def with_own_keys(state: Any, key: PRNGKey) -> Any:
     """Return a state whose random keys are folded with another key.
 
     All else stays as it is.
@@ -154,7 +159,7 @@ _OF_WORDS = {(2,): "threefry2x32", (4,): "rbg"}
 
 
 @functools.partial(one_program, static_argnames="shape")
-def random_words(key: Key[Array, ""], shape: tuple[int, ...]) -> UInt32[Array, "*_"]:
+def random_words(key: PRNGKey, shape: tuple[int, ...]) -> UInt32[Array, "*_"]:
     """Draw the words of `jax.random.bits(key, shape, uint32)` by one expression.
 
     JAX runs Threefry on a CPU as a loop of passes over whole arrays; written as one
@@ -214,7 +219,9 @@ def fold_over(
 
 @functools.partial(one_program, static_argnames=("length", "width"))
 def joined_words(
-    keys: Key[Array, "*batch parts"], length: int, width: int
+    keys: Key[Array, "*batch parts"],
+    length: int,
+    width: int,
 ) -> UInt32[Array, "*batch {width}"]:
     """Draw the first words of `random_words` of one key after the other.
 
@@ -246,7 +253,9 @@ def joined_words(
 
 @functools.partial(one_program, static_argnames=("num_clients", "word"))
 def client_words(
-    key: Key[Array, "*trials"], num_clients: int, word: int = 0
+    key: Key[Array, "*trials"],
+    num_clients: int,
+    word: int = 0,
 ) -> UInt32[Array, {num_clients} * trials]:
     """Return one uniform 32-bit word for each client.
 
@@ -286,7 +295,9 @@ def words_of_clients(
 
 @functools.partial(one_program, static_argnames=("num_clients", "word"))
 def pair_words(
-    key: Key[Array, "*trials"], num_clients: int, word: int = 0
+    key: Key[Array, "*trials"],
+    num_clients: int,
+    word: int = 0,
 ) -> UInt32[Array, "{num_clients} {num_clients} *trials"]:
     """Draw one uniform 32-bit word per pair, independent of `num_clients`.
 
@@ -322,7 +333,9 @@ def pair_words(
 
 @functools.partial(one_program, static_argnames=("shape", "block"))
 def block_words(
-    key: Key[Array, ""], shape: tuple[int, ...], block: int = 0
+    key: PRNGKey,
+    shape: tuple[int, ...],
+    block: int = 0,
 ) -> tuple[UInt32[Array, "*shape"], UInt32[Array, "*shape"]]:
     """Return two uniform 32-bit words for each entry of a shape.
 
@@ -345,7 +358,9 @@ def block_words(
 
 @functools.partial(one_program, static_argnames="block")
 def entry_words(
-    key: Key[Array, ""], index: UInt32[Array, "*entries"], block: int = 0
+    key: PRNGKey,
+    index: UInt32[Array, "*entries"],
+    block: int = 0,
 ) -> tuple[UInt32[Array, "*entries"], UInt32[Array, "*entries"]]:
     """Return the words of `block_words` for some entries alone, by their index."""
     return _threefry_2x32(
@@ -353,7 +368,7 @@ def entry_words(
     )
 
 
-def host_generator(key: Key[Array, ""], *path: int) -> np.random.Generator:
+def host_generator(key: PRNGKey, *path: int) -> np.random.Generator:
     """Make a NumPy generator for shuffles, seeded by a folded key's words."""
     words = np.asarray(jax.random.key_data(fold(key, *path)))
     return np.random.Generator(np.random.Philox(np.random.SeedSequence(words.tolist())))
@@ -388,7 +403,9 @@ def key_words(key: Array) -> tuple[Array, Array]:
 
 
 def _threefry_2x32(
-    key: tuple[Array, Array], counter: tuple[Array, Array], num_rounds: int = 20
+    key: tuple[Array, Array],
+    counter: tuple[Array, Array],
+    num_rounds: int = 20,
 ) -> tuple[Array, Array]:
     """Return both words of Threefry-2x32, elementwise over arrays of one shape."""
     schedule = (*key, key[0] ^ key[1] ^ 0x1BD11BDA)
@@ -424,13 +441,21 @@ def check_chances(value: object, argument: str, *, as_data: bool = False) -> Any
     if as_data and is_traced(value):
         return unless_traced(check_chances, value, argument, axes=1)
     is_array = isinstance(value, np.ndarray | np.generic | jax.Array | list | tuple)
-    rule = "must be a number or one number per client"
-    require(is_array or is_number(value), argument, rule, value)
+    require(
+        is_array or is_number(value),
+        argument,
+        "must be a number or one number per client",
+        value,
+    )
     array = host_array(value, argument)
     require(array.dtype.kind in "fiu", argument, "must hold real numbers", value)
     array = array.astype(np.float64)
-    rule = "must be a number or a vector with one entry per client"
-    require(array.ndim <= 1 and array.size > 0, argument, rule, f"shape {array.shape}")
+    require(
+        array.ndim <= 1 and array.size > 0,
+        argument,
+        "must be a number or a vector with one entry per client",
+        f"shape {array.shape}",
+    )
     bad = array[~((array >= 0.0) & (array <= 1.0))]
     require(bad.size == 0, argument, "must lie in [0, 1]", *bad[:1].tolist())
     return array
@@ -509,7 +534,10 @@ def happens(
 
 
 def spread(
-    array: Array, argument: str, num_clients: int, kind: str = "number"
+    array: Array,
+    argument: str,
+    num_clients: int,
+    kind: str = "number",
 ) -> Array:
     """Return one number for each client from one for all, or the [N] given.
 
@@ -523,9 +551,11 @@ def spread(
         ConfigurationError: If there are numbers for another number of clients.
     """
     shape = array.shape
-    rule = f"must be one {kind} or {num_clients}, one for each client"
     require(
-        len(shape) == 0 or shape[-1] == num_clients, argument, rule, f"shape {shape}"
+        len(shape) == 0 or shape[-1] == num_clients,
+        argument,
+        f"must be one {kind} or {num_clients}, one for each client",
+        f"shape {shape}",
     )
     if len(shape) > 0:
         return array

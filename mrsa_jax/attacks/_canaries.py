@@ -170,6 +170,7 @@ class CanaryScores(NamedTuple):
             return _between([most, least], sizes, level)[0] > allowed
 
         # bisection: a larger mu is found if a smaller one is
+        # 64 deviations apart no test could fail
         low, high = allowed, allowed + 64.0
         if not is_found(high):
             return float("inf")
@@ -261,13 +262,21 @@ class Canaries:
         # rounds without a sum have a weight, but nothing is played in them
         weights = self.test(rows).weights[rows.any(axis=1)]
         dim = mechanism.quantizer.dim
-        rule = "must be of updates with two entries or more"
-        require(dim > 1, "mechanism", rule, dim)
+        require(
+            dim > 1,
+            "mechanism",
+            "must be of updates with two entries or more",
+            dim,
+        )
         rows = rows[rows.any(axis=1)]
-        rule = "must hold a sum of two clients or more in each row that is not empty"
         sizes = rows.sum(axis=1)
         least = min(sizes.tolist(), default=0)
-        require(least > 1, "participation", rule, f"{least} clients")
+        require(
+            least > 1,
+            "participation",
+            "must hold a sum of two clients or more in each row that is not empty",
+            f"{least} clients",
+        )
         width, clip = int(sizes.max()), float(mechanism.quantizer.clip_norm)
         if aggregator is None:
             aggregator = secagg.ring_average(
@@ -416,6 +425,7 @@ def _played(
         indices = jnp.arange(setting.members.shape[0], dtype=jnp.int32)
         steps = (indices, setting.members, setting.present, setting.scales)
         seen, rest = lax.scan(one_round, average.init(), steps)[1]
+        # averaged over the directions that the canary does not take
         gram = jnp.einsum("rd,sd->rs", rest, rest, precision=lax.Precision.HIGHEST)
         return seen, gram / jnp.float32(dim - 1)
 
@@ -470,6 +480,10 @@ def canaries(client: Any, mechanism: Any, *, spread: Any = None) -> Canaries:
     (2023), for the bound by two rates.
     """
     number = check_integer(client, "client", 0)
-    rule = "must be a mechanism, e.g. of `dp.ring_mechanism`"
-    require(isinstance(mechanism, RingMechanism), "mechanism", rule, mechanism)
+    require(
+        isinstance(mechanism, RingMechanism),
+        "mechanism",
+        "must be a mechanism, e.g. of `dp.ring_mechanism`",
+        mechanism,
+    )
     return Canaries(number, mechanism, None if spread is None else check_spread(spread))

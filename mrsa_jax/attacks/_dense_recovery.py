@@ -144,13 +144,20 @@ def _path(view: UpdateView, wanted: str | None) -> str:
     pixels = int(np.prod(view.input_shape))
     reading = [path for path, (kernel, _) in layers.items() if len(kernel) == pixels]
     layer = f"a dense layer with a bias that reads {pixels} pixels"
-    rule = f"must have {layer}, or `layer` be named"
-    require(bool(reading), "model", rule, f"dense layers {sorted(layers)}")
+    require(
+        bool(reading),
+        "model",
+        f"must have {layer}, or `layer` be named",
+        f"dense layers {sorted(layers)}",
+    )
     return reading[0]
 
 
 def _most_agreed(
-    weights: np.ndarray, bias: np.ndarray, num_inputs: int, tolerance: float
+    weights: np.ndarray,
+    bias: np.ndarray,
+    num_inputs: int,
+    tolerance: float,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the inputs [m, features] of most units, and the units of each [m].
 

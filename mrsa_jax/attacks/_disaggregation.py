@@ -172,7 +172,11 @@ class Disaggregation:
         return [group or [near[0]] for group, near in pairs]
 
     def _relaxed(
-        self, key: Array, null: np.ndarray, interval: np.ndarray, counts: np.ndarray
+        self,
+        key: Array,
+        null: np.ndarray,
+        interval: np.ndarray,
+        counts: np.ndarray,
     ) -> np.ndarray:
         """Return rounded relaxations bool [groups, restarts, J]."""
         num_groups, shape = counts.shape[1], (self.restarts, null.shape[1])
@@ -228,26 +232,42 @@ def disaggregation(
 def _checked(view: CountView) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return sums [J, d], counts [M, N] and each round's interval [J]."""
     sums = np.asanyarray(view.aggregates)
-    is_real = sums.ndim == 2 and sums.dtype.kind in "fiu"
-    require(is_real, "aggregates", "must be real [rounds, d]", sums.shape)
+    require(
+        sums.ndim == 2 and sums.dtype.kind in "fiu",
+        "aggregates",
+        "must be real [rounds, d]",
+        sums.shape,
+    )
     name = "interval_lengths"
     lengths = np.asarray(as_integers(view.interval_lengths, name, min_ndim=1))
-    rule = "must be positive and add up to the rounds of `aggregates`"
     is_positive = lengths.ndim == 1 and bool((lengths > 0).all())
-    fits = is_positive and int(lengths.sum()) == len(sums)
-    require(fits, name, rule, lengths.tolist(), f"{len(sums)} rounds")
+    require(
+        is_positive and int(lengths.sum()) == len(sums),
+        name,
+        "must be positive and add up to the rounds of `aggregates`",
+        lengths.tolist(),
+        f"{len(sums)} rounds",
+    )
     counts = np.asarray(as_integers(view.counts, "counts")).astype(np.int64)
-    rule = "must have a row for each interval and a column for each client"
-    fits = counts.ndim == 2 and len(counts) == len(lengths)
-    require(fits, "counts", rule, counts.shape)
-    is_possible = bool(((counts >= 0) & (counts <= lengths[:, None])).all())
-    rule = "must lie between 0 and the interval's length"
-    require(is_possible, "counts", rule, counts.max())
+    require(
+        counts.ndim == 2 and len(counts) == len(lengths),
+        "counts",
+        "must have a row for each interval and a column for each client",
+        counts.shape,
+    )
+    require(
+        bool(((counts >= 0) & (counts <= lengths[:, None])).all()),
+        "counts",
+        "must lie between 0 and the interval's length",
+        counts.max(),
+    )
     return sums, counts, np.repeat(np.arange(len(lengths), dtype=np.int32), lengths)
 
 
 def _null_space(
-    sums: np.ndarray, num_clients: int, key: Array
+    sums: np.ndarray,
+    num_clients: int,
+    key: Array,
 ) -> tuple[np.ndarray, bool, int]:
     """Return an orthonormal basis [J - r, J] of the complement of the column space.
 
@@ -362,6 +382,7 @@ class _Problem:
         entries = columns.astype(np.float64)
         size = np.linalg.norm(entries, axis=-1)
         off = np.linalg.norm(entries @ self.null.T, axis=-1)
+        # an empty column lies in every space
         return np.divide(off, size, out=np.zeros_like(off), where=size > 0)
 
     def is_near(self, column: np.ndarray) -> bool:
@@ -375,7 +396,11 @@ class _Problem:
         return improved[np.argsort(self.residual(improved), kind="stable")][:wanted]
 
     def search(
-        self, counts: np.ndarray, columns: list[np.ndarray], wanted: int, seconds: float
+        self,
+        counts: np.ndarray,
+        columns: list[np.ndarray],
+        wanted: int,
+        seconds: float,
     ) -> None:
         """Add columns of these counts to a list until it holds as many as wanted."""
         while len(columns) < wanted and seconds > 0 and len(self.null) > 0:
@@ -403,7 +428,10 @@ class _Problem:
         return column
 
     def _program(
-        self, counts: np.ndarray, known: list[np.ndarray], seconds: float
+        self,
+        counts: np.ndarray,
+        known: list[np.ndarray],
+        seconds: float,
     ) -> np.ndarray | None:
         """Solve an integer program for a column other than those known, None if none.
 

@@ -19,8 +19,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
-from jaxtyping import Array, Float32, Float64, Key
+from jaxtyping import Array, Float32, Float64
 
+from mrsa_jax._core.array_types import Floats, PRNGKey
 from mrsa_jax._core.arrays import as_integers, host_array, on_device
 from mrsa_jax._core.batches import at_once
 from mrsa_jax._core.noise import check_noise, check_spread
@@ -50,7 +51,7 @@ class BestTest(NamedTuple):
     mu: float
     middle: float = 0.0
 
-    def scores(self, sums: Any) -> Float64[np.ndarray, "*_"]:
+    def scores(self, sums: Any) -> Floats:
         """Return scores of sums along the shift, [..., J], less their known part."""
         values = np.asarray(sums, np.float64) @ self.weights - self.middle
         certain = np.where(values > 0, np.inf, -np.inf)
@@ -98,7 +99,7 @@ class Distinguish:
         return _best(column, covariance, float(np.linalg.norm(self.shift)))
 
     @needs_values
-    def run(self, key: Key[Array, ""] | None, view: AggregateView) -> float:
+    def run(self, key: PRNGKey | None, view: AggregateView) -> float:
         """Return the score of what a server saw: high where the updates were shifted.
 
         Args:
@@ -114,14 +115,21 @@ class Distinguish:
         sums = np.asarray(seen.aggregates, np.float64)
         test = self.test(seen.participation)
         shape = (len(test.weights), len(self.shift))
-        rule = "must be finite, with a row for each round and the shift's entries"
-        fits = sums.shape == shape and bool(np.isfinite(sums).all())
-        require(fits, "aggregates", rule, sums.shape, shape)
+        require(
+            sums.shape == shape and bool(np.isfinite(sums).all()),
+            "aggregates",
+            "must be finite, with a row for each round and the shift's entries",
+            sums.shape,
+            shape,
+        )
         return float(test.scores(sums @ self.shift / np.linalg.norm(self.shift)))
 
     @needs_values
     def play(
-        self, seed: int | Key[Array, ""], participation: Any, num_trials: int
+        self,
+        seed: int | PRNGKey,
+        participation: Any,
+        num_trials: int,
     ) -> tuple[Float64[np.ndarray, " trials"], Float64[np.ndarray, " trials"]]:
         """Return the scores of simulated histories, without the shift and with it.
 
@@ -169,11 +177,19 @@ class Distinguish:
         The root of R is None where the others' updates are known.
         """
         weights = np.asarray(as_integers(participation, "participation"))
-        rule = "must be [rounds, clients]"
-        require(weights.ndim == 2, "participation", rule, weights.shape)
+        require(
+            weights.ndim == 2,
+            "participation",
+            "must be [rounds, clients]",
+            weights.shape,
+        )
         rounds, clients = weights.shape
-        rule = f"must be one of the {clients} clients of `participation`"
-        require(self.client < clients, "client", rule, self.client)
+        require(
+            self.client < clients,
+            "client",
+            f"must be one of the {clients} clients of `participation`",
+            self.client,
+        )
         noise = _root(self.noise, rounds, "noise")
         kernel = None
         if self.spread is not None:
@@ -229,18 +245,25 @@ def distinguish(
     `privacy.distinguishability`.
     """
     vector = np.atleast_1d(host_array(shift, "shift"))
-    rule = "must be a number or a vector, finite and not 0"
     is_vector = vector.ndim == 1 and vector.dtype.kind in "fiu"
-    is_shift = is_vector and bool(np.isfinite(vector).all() and vector.any())
-    require(is_shift, "shift", rule, shift)
+    require(
+        is_vector and bool(np.isfinite(vector).all() and vector.any()),
+        "shift",
+        "must be a number or a vector, finite and not 0",
+        shift,
+    )
     number = check_integer(client, "client", 0)
     deviation = None if spread is None else check_spread(spread)
     noise = host_array(noise, "noise")
     _root(noise, noise.shape[0] if noise.ndim else 1, "noise")
     if kernel is not None:
         kernel = host_array(kernel, "kernel")
-        rule = "must be a matrix [rounds, rounds]"
-        require(kernel.ndim == 2, "kernel", rule, kernel.shape)
+        require(
+            kernel.ndim == 2,
+            "kernel",
+            "must be a matrix [rounds, rounds]",
+            kernel.shape,
+        )
         _root(kernel, len(kernel), "kernel")
     return Distinguish(number, vector.astype(np.float64), deviation, noise, kernel)
 

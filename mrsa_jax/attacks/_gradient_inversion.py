@@ -262,9 +262,11 @@ def inferred_labels(view: UpdateView) -> Int32[Array, "*_"]:
 def _last_bias(view: UpdateView, flat: Array) -> Array:
     leaves = jax.tree.leaves(unflatten(view.model, view.input_shape, flat))
     biases = [leaf for leaf in leaves if leaf.shape == (view.num_classes,)]
-    rule = "must have one bias with an entry for each class, or `labels` be known"
     require(
-        len(biases) == 1, "model", rule, f"{len(biases)} of {view.num_classes} entries"
+        len(biases) == 1,
+        "model",
+        "must have one bias with an entry for each class, or `labels` be known",
+        f"{len(biases)} of {view.num_classes} entries",
     )
     return biases[0]
 
@@ -272,21 +274,37 @@ def _last_bias(view: UpdateView, flat: Array) -> Array:
 def _checked(view: UpdateView) -> Float32[Array, "... dim"]:
     """Return the updates after checking the view."""
     check_integer(view.num_images, "num_images", 1)
-    is_image = len(view.input_shape) == 3
-    require(is_image, "input_shape", "must be an image's", view.input_shape)
+    require(
+        len(view.input_shape) == 3,
+        "input_shape",
+        "must be an image's",
+        view.input_shape,
+    )
     checked_parameters(view)
     updates = checked_parameters(view, "update")
     is_pointing = bool(np.asarray(updates).any(axis=-1).all())
-    rule = "must not be zero: it points nowhere"
-    require(is_pointing, "update", rule, "a zero update")
+    require(
+        is_pointing,
+        "update",
+        "must not be zero: it points nowhere",
+        "a zero update",
+    )
     if view.labels is not None:
         labels = np.asarray(view.labels)
         shape = (*updates.shape[:-1], view.num_images)
-        rule = "must be one for each image"
-        require(labels.shape == shape, "labels", rule, labels.shape, shape)
-        is_inside = bool(((labels >= 0) & (labels < view.num_classes)).all())
-        rule = f"must lie in [0, {view.num_classes})"
-        require(is_inside, "labels", rule, labels.tolist())
+        require(
+            labels.shape == shape,
+            "labels",
+            "must be one for each image",
+            labels.shape,
+            shape,
+        )
+        require(
+            bool(((labels >= 0) & (labels < view.num_classes)).all()),
+            "labels",
+            f"must lie in [0, {view.num_classes})",
+            labels.tolist(),
+        )
     return updates
 
 
@@ -321,7 +339,11 @@ class _Problem:
         return jax.tree.map(lambda leaf: leaf.astype(leaf.dtype), state)
 
     def objective(
-        self, parameters: Array, target: Array, labels: Array, images: Array
+        self,
+        parameters: Array,
+        target: Array,
+        labels: Array,
+        images: Array,
     ) -> Any:
         """Return distance plus roughness of the images, and the distance alone."""
 
@@ -336,7 +358,11 @@ class _Problem:
         return distance + jnp.float32(self.attack.smoothness) * rough, distance
 
     def moved(
-        self, parameters: Array, target: Array, labels: Array, restart: _State
+        self,
+        parameters: Array,
+        target: Array,
+        labels: Array,
+        restart: _State,
     ) -> _State:
         """Take one restart's step."""
         images, optimizer, nearest, least = restart

@@ -112,9 +112,13 @@ class ModelInconsistency:
         key = as_key(key)
         last = client_data.num_clients - 1
         chosen = [check_integer(client, "cohort", 0, last) for client in cohort]
-        rule = "must be different clients, at least two, the target among them"
-        is_round = len(set(chosen)) == len(chosen) >= 2 and target in chosen
-        require(is_round, "cohort", rule, chosen, target)
+        require(
+            len(set(chosen)) == len(chosen) >= 2 and target in chosen,
+            "cohort",
+            "must be different clients, at least two, the target among them",
+            chosen,
+            target,
+        )
         shape = tuple(client_data.inputs.shape[1:])
         alive = on_device(parameters)
         dead, is_seen = silenced(self.model, shape, alive)
@@ -192,7 +196,9 @@ def model_inconsistency(
 
 @needs_values
 def silenced(
-    model: nn.Module, input_shape: tuple[int, ...], parameters: Float32[Array, " dim"]
+    model: nn.Module,
+    input_shape: tuple[int, ...],
+    parameters: Float32[Array, " dim"],
 ) -> tuple[Float32[Array, " dim"], np.ndarray]:
     """Return parameters that train nothing but the last bias, and the entries at rest.
 
@@ -216,13 +222,18 @@ def silenced(
     layers = dict(unflatten(model, input_shape, parameters)["params"])
     noise = jax.random.uniform(jax.random.key(0), (2, *input_shape), jnp.float32)
     outputs = jax.eval_shape(model.apply, {"params": layers}, noise).shape[-1]
+    # the last layer is dense and has an output for each class
     dense = [
         name
         for name in sorted(layers, key=_by_number)
         if np.shape(layers[name].get("kernel"))[1:] == (outputs,)
     ]
-    rule = "must have hidden layers and a dense last one"
-    require(len(dense) > 0 and len(layers) > 1, "model", rule, sorted(layers))
+    require(
+        len(dense) > 0 and len(layers) > 1,
+        "model",
+        "must have hidden layers and a dense last one",
+        sorted(layers),
+    )
     # closed rectifiers: zero kernels and negative biases in all but the last layer
     dead: dict[str, dict[str, Any]] = {}
     seen: dict[str, dict[str, Any]] = {}
@@ -237,9 +248,12 @@ def silenced(
                 dead[name][leaf] = np.full_like(value, -1.0 if is_bias else 0.0)
                 seen[name][leaf] = np.ones(value.shape, bool)
     answers = np.asarray(jax.jit(model.apply)({"params": dead}, noise))
-    is_silent = bool((answers[0] == answers[1]).all())
-    rule = "must be silenced by closed rectifiers"
-    require(is_silent, "model", rule, "an answer that varies")
+    require(
+        bool((answers[0] == answers[1]).all()),
+        "model",
+        "must be silenced by closed rectifiers",
+        "an answer that varies",
+    )
     flat, is_seen = (
         np.concatenate([np.ravel(leaf) for leaf in jax.tree.leaves(each)])
         for each in (dead, seen)

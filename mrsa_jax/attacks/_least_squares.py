@@ -14,9 +14,10 @@ from collections.abc import Iterator
 from typing import Any, Literal
 
 import numpy as np
-from jaxtyping import Array, Float64, Key
+from jaxtyping import Float64
 
 from mrsa_jax import modular, privacy
+from mrsa_jax._core.array_types import Floats, PRNGKey
 from mrsa_jax._core.arrays import as_integers, host_array
 from mrsa_jax._core.batches import at_once
 from mrsa_jax._core.statistics import memory_kernel
@@ -75,26 +76,31 @@ class LeastSquares:
         return inverse + unexplained[:, None] / total
 
     @needs_values
-    def run(
-        self, key: Key[Array, ""] | None, view: AggregateView
-    ) -> Float64[np.ndarray, "*_"]:
+    def run(self, key: PRNGKey | None, view: AggregateView) -> Floats:
         """Return estimates float64 [..., N, d]; nothing is drawn from `key`."""
         del key
         seen = checked_view(view, AggregateView)
         return self.estimates(seen.participation, seen.aggregates)
 
     def estimates(
-        self, participation: Any, aggregates: Any, out: np.ndarray | None = None
-    ) -> Float64[np.ndarray, "*_"]:
+        self,
+        participation: Any,
+        aggregates: Any,
+        out: np.ndarray | None = None,
+    ) -> Floats:
         """Return estimates; arguments and result as for `least_squares`."""
         weights = _checked_participation(participation)
         sums = _checked_sums(aggregates, weights)
         shape = (*weights.shape[:-2], weights.shape[-1], sums.shape[-1])
         if out is None:
             out = np.empty(shape, np.float64)
-        rule = "must be a writeable float64 array of the estimates' shape"
-        fits = out.shape == shape and out.dtype == np.float64 and out.flags.writeable
-        require(fits, "out", rule, f"{out.dtype} {out.shape}", shape)
+        require(
+            out.shape == shape and out.dtype == np.float64 and out.flags.writeable,
+            "out",
+            "must be a writeable float64 array of the estimates' shape",
+            f"{out.dtype} {out.shape}",
+            shape,
+        )
         for index in np.ndindex(weights.shape[:-2]):
             for piece, part in self._pieces(weights[index], sums[index]):
                 out[(*index, slice(None), piece)] = part
@@ -159,9 +165,19 @@ def least_squares_attack(
         rule = f"must lie in [0, {_MOST_MEMORY}]"
         rule += "; leave it out for updates that never change"
         check_number(memory, "memory", rule, 0.0, _MOST_MEMORY)
-        rule = "must stand without `ridge` and `noise`"
-        require(ridge == noise == 0, "memory", rule, memory)
-    return LeastSquares(float(ridge), float(noise), prior, memory, float(share))
+        require(
+            ridge == noise == 0,
+            "memory",
+            "must stand without `ridge` and `noise`",
+            memory,
+        )
+    return LeastSquares(
+        float(ridge),
+        float(noise),
+        prior,
+        memory,
+        float(share),
+    )
 
 
 _PLAIN = least_squares_attack()
@@ -174,7 +190,7 @@ def least_squares(
     *,
     attack: LeastSquares = _PLAIN,
     out: np.ndarray | None = None,
-) -> Float64[np.ndarray, "*_"]:
+) -> Floats:
     """Estimate every client's update from the sums by least squares of least norm.
 
     X_hat = P^+ Y. Where P has full column rank this is eq. (34), and it is exact if the
@@ -227,7 +243,7 @@ def predicted_error(
     noise: float = 0.0,
     memory: float | None = None,
     share: float = 1.0,
-) -> Float64[np.ndarray, "*_"]:
+) -> Floats:
     """Return the error to expect for each client: 1 - 1/`privacy.hidden_among`.
 
     The mean of `reconstruction_error` over unrelated updates of equal length that do
@@ -269,9 +285,7 @@ def predicted_error(
 
 
 @needs_values
-def reconstruction_error(
-    true_updates: Any, estimates: Any
-) -> Float64[np.ndarray, "*_"]:
+def reconstruction_error(true_updates: Any, estimates: Any) -> Floats:
     """Return each client's relative squared error, ||x_i - x_hat_i||^2 / ||x_i||^2.
 
     0 is a perfect reconstruction. A client who never took part has the estimate 0 and
@@ -300,9 +314,13 @@ def reconstruction_error(
     """
     truth = np.asarray(true_updates, np.float64)
     guess = np.asarray(estimates, np.float64)
-    rule = "must have the shape of `true_updates`, clients x dimensions"
-    fits = truth.ndim >= 2 and truth.shape == guess.shape
-    require(fits, "estimates", rule, guess.shape, truth.shape)
+    require(
+        truth.ndim >= 2 and truth.shape == guess.shape,
+        "estimates",
+        "must have the shape of `true_updates`, clients x dimensions",
+        guess.shape,
+        truth.shape,
+    )
     wrong = np.square(truth - guess).sum(axis=-1)
     return _relative(wrong, np.square(truth).sum(axis=-1))
 
@@ -314,7 +332,7 @@ def streamed_errors(
     true_updates: Any,
     *,
     attack: LeastSquares = _PLAIN,
-) -> Float64[np.ndarray, "*_"]:
+) -> Floats:
     """Return `reconstruction_error` of `least_squares` without holding the estimates.
 
     Args:
@@ -340,8 +358,13 @@ def streamed_errors(
     weights = _checked_participation(participation)
     sums, truth = _checked_sums(aggregates, weights), np.asanyarray(true_updates)
     shape = (*weights.shape[:-2], weights.shape[-1], sums.shape[-1])
-    rule = "must have a row for each client and the sums' length"
-    require(truth.shape == shape, "true_updates", rule, truth.shape, shape)
+    require(
+        truth.shape == shape,
+        "true_updates",
+        "must have a row for each client and the sums' length",
+        truth.shape,
+        shape,
+    )
     errors = np.empty(shape[:-1], np.float64)
     for index in np.ndindex(shape[:-2]):
         wrong, size = np.zeros(shape[-2]), np.zeros(shape[-2])
@@ -362,9 +385,12 @@ def _relative(squared_error: np.ndarray, squared_norm: np.ndarray) -> np.ndarray
 def _checked_participation(participation: Any, ndim: int | None = None) -> np.ndarray:
     integers = as_integers(participation, "participation", min_ndim=1)
     weights = host_array(integers, "participation")
-    rule = "must have a row for each sum and a column for each client"
-    is_matrix = weights.ndim >= 2 if ndim is None else weights.ndim == ndim
-    require(is_matrix, "participation", rule, weights.shape)
+    require(
+        weights.ndim >= 2 if ndim is None else weights.ndim == ndim,
+        "participation",
+        "must have a row for each sum and a column for each client",
+        weights.shape,
+    )
     return weights.astype(np.int64)
 
 
@@ -374,11 +400,19 @@ def _checked_sums(aggregates: Any, weights: np.ndarray) -> np.ndarray:
     Whether they are finite shows later.
     """
     sums = host_array(aggregates, "aggregates")
-    rule = "must have one row for each row of `participation`"
-    fits = sums.ndim == weights.ndim and sums.shape[:-1] == weights.shape[:-1]
-    require(fits, "aggregates", rule, sums.shape, weights.shape)
-    rule = "must be real numbers"
-    require(sums.dtype.kind in "fiu", "aggregates", rule, f"dtype {sums.dtype}")
+    require(
+        sums.ndim == weights.ndim and sums.shape[:-1] == weights.shape[:-1],
+        "aggregates",
+        "must have one row for each row of `participation`",
+        sums.shape,
+        weights.shape,
+    )
+    require(
+        sums.dtype.kind in "fiu",
+        "aggregates",
+        "must be real numbers",
+        f"dtype {sums.dtype}",
+    )
     return sums
 
 
@@ -400,13 +434,19 @@ def _of_last_rounds(weights: np.ndarray, memory: float, share: float) -> np.ndar
     # unit diagonal: rounds of many clients do not outweigh those of few
     ratios = covariance * scale[:, None] * scale
     np.fill_diagonal(ratios, 1.0)  # rows of nobody as well
+    # correlation of each row's updates with those of the client's last row
     alike = P * kernel[:, _last_rows(weights)] * scale[:, None]
     return np.asarray(np.linalg.solve(ratios, alike).T * scale)
 
 
 def _inverse_of_positive(lengths: np.ndarray) -> np.ndarray:
     """Return 1 / lengths, 0 where a length is 0."""
-    return np.divide(1.0, lengths, out=np.zeros(len(lengths)), where=lengths > 0)
+    return np.divide(
+        1.0,
+        lengths,
+        out=np.zeros(len(lengths)),
+        where=lengths > 0,
+    )
 
 
 def _damped(weights: np.ndarray, penalty: float) -> np.ndarray:

@@ -133,7 +133,10 @@ class Membership:
 
 @functools.partial(one_program, static_argnums=(1, 2, 3))
 def _drawn(
-    key: Array, models: int, candidates: tuple[int, int], rest: tuple[int, int]
+    key: Array,
+    models: int,
+    candidates: tuple[int, int],
+    rest: tuple[int, int],
 ) -> Array:
     """Draw some candidates for each model, then some of the adversary's samples.
 
@@ -246,6 +249,7 @@ def _logits(model: Any, parameters: Array, inputs: Array) -> Array:
 def _true_logits(model: Any, parameters: Array, inputs: Array, labels: Array) -> Array:
     logits = _logits(model, parameters, inputs)
     is_label = jax.nn.one_hot(labels, logits.shape[-1], dtype=jnp.bool_)[None]
+    # log(p / (1 - p)): the label's logit less the log of the others' exponentials
     true = jnp.sum(jnp.where(is_label, logits, jnp.float32(0)), axis=-1)
     return true - jax.nn.logsumexp(jnp.where(is_label, -jnp.inf, logits), axis=-1)
 
@@ -258,14 +262,21 @@ def _checked(view: MembershipView) -> Array:
     for name, labels in (("inputs", view.labels), ("own_inputs", view.own_labels)):
         images = getattr(view, name)
         shape = (len(labels), *view.input_shape)
-        rule = "must be one for each label"
-        require(np.shape(images) == shape, name, rule, images.shape, shape)
+        require(
+            np.shape(images) == shape,
+            name,
+            "must be one for each label",
+            images.shape,
+            shape,
+        )
         require(len(labels) > 0, name, "must not be empty", shape)
     return targets
 
 
 def _by_loss(
-    view: MembershipView, targets: Array, shadows: _Shadows
+    view: MembershipView,
+    targets: Array,
+    shadows: _Shadows,
 ) -> tuple[np.ndarray, float]:
     """Score by the true label's logit; the threshold is the best on shadow models."""
     pool = shadows.clients
@@ -280,7 +291,9 @@ def _by_loss(
 
 
 def _by_shadow(
-    view: MembershipView, targets: Array, shadows: _Shadows
+    view: MembershipView,
+    targets: Array,
+    shadows: _Shadows,
 ) -> tuple[np.ndarray, float]:
     """Score by a classifier of shadow models' answers to samples seen and not seen."""
     linear_model, pipeline, preprocessing = _classifiers()
@@ -308,7 +321,10 @@ def _classifiers() -> tuple[Any, ...]:
 
 
 def _features(
-    model: Any, parameters: Array, inputs: Array, labels: Array
+    model: Any,
+    parameters: Array,
+    inputs: Array,
+    labels: Array,
 ) -> np.ndarray:
     """Return the answers' [models, samples, features]: sorted, right, of the label."""
     parts = [_logits(model, parameters, inputs[some]) for some in _pieces(inputs)]
@@ -324,7 +340,9 @@ def _features(
 
 
 def _by_likelihood_ratio(
-    view: MembershipView, targets: Array, shadows: _Shadows
+    view: MembershipView,
+    targets: Array,
+    shadows: _Shadows,
 ) -> tuple[np.ndarray, float]:
     """Score by the log ratio of two normal densities, each fitted to shadow models.
 

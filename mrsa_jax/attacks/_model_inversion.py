@@ -159,8 +159,12 @@ def read_models(view: WireView) -> Float32[np.ndarray, "clients dim"]:
     is_ring = uploads.ndim == 2 and np.issubdtype(uploads.dtype, np.integer)
     received = f"{uploads.dtype} {uploads.shape}"
     require(is_ring, "uploads", "must be integers [n, d]", received)
-    is_inside = bool(((uploads >= 0) & (uploads < seen.modulus)).all())
-    require(is_inside, "uploads", f"must lie in [0, {seen.modulus})", "others")
+    require(
+        bool(((uploads >= 0) & (uploads < seen.modulus)).all()),
+        "uploads",
+        f"must lie in [0, {seen.modulus})",
+        "others",
+    )
     models = [seen.quantizer.decode(on_device(upload), 1) for upload in uploads]
     return np.stack([np.asarray(model) for model in models])
 
@@ -190,11 +194,19 @@ def identified(images: Any, references: Any) -> Bool[np.ndarray, "*_"]:
         [True, False, True]
     """
     guesses, known = (np.asarray(each, np.float64) for each in (images, references))
-    rule = "must be [n, height, width, channels]"
-    require(known.ndim == 4, "references", rule, known.shape)
-    fits = guesses.shape[-4:] == known.shape
-    rule = "must have one image for each reference"
-    require(fits, "images", rule, guesses.shape, known.shape)
+    require(
+        known.ndim == 4,
+        "references",
+        "must be [n, height, width, channels]",
+        known.shape,
+    )
+    require(
+        guesses.shape[-4:] == known.shape,
+        "images",
+        "must have one image for each reference",
+        guesses.shape,
+        known.shape,
+    )
     check_finite_values(images=guesses, references=known)
     pixels = _standardised(guesses)
     nearest = (pixels @ _standardised(known).T).argmax(axis=-1)
@@ -209,7 +221,12 @@ def _standardised(images: np.ndarray) -> np.ndarray:
     flat = images.reshape(*images.shape[:-3], -1)
     centred = flat - flat.mean(axis=-1, keepdims=True)
     size = np.linalg.norm(centred, axis=-1, keepdims=True)
-    return np.divide(centred, size, out=np.zeros_like(centred), where=size > 1e-12)
+    return np.divide(
+        centred,
+        size,
+        out=np.zeros_like(centred),
+        where=size > 1e-12,
+    )
 
 
 @functools.partial(jax.jit, static_argnums=(0, 1, 2, 3))
@@ -247,6 +264,7 @@ def _invert(
             is_enough = most >= jnp.float32(attack.enough)
             return jnp.where(is_enough, image, moved), best, most
 
+        # black, as in MI-Face
         start = jnp.full(input_shape, low, jnp.float32)
         state = (start, start, jnp.float32(-1))
         last, best, most = jax.lax.fori_loop(0, attack.num_steps, step, state)

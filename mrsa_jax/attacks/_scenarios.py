@@ -116,23 +116,35 @@ def summed_rounds(
     key, history = as_key(seed), np.asarray(participation)
     num_clients = client_data.num_clients
     is_matrix = history.ndim == 2 and history.shape[1] == num_clients
-    is_history = is_matrix and history.dtype == np.bool_
-    rule = f"must be bool [rounds, {num_clients}]"
-    require(is_history, "participation", rule, f"{history.dtype} {history.shape}")
+    require(
+        is_matrix and history.dtype == np.bool_,
+        "participation",
+        f"must be bool [rounds, {num_clients}]",
+        f"{history.dtype} {history.shape}",
+    )
     check_integer(warm_up, "warm_up", 0)
     check_not_negative(server_rate=server_rate)
     rows = np.flatnonzero(history.any(axis=1))
-    has_sums = bool((rows >= warm_up).any())
-    rule = "must leave a round with a sum"
-    require(has_sums, "warm_up", rule, warm_up, f"{len(history)} rounds")
+    require(
+        bool((rows >= warm_up).any()),
+        "warm_up",
+        "must leave a round with a sum",
+        warm_up,
+        f"{len(history)} rounds",
+    )
     flat = on_device(parameters, jnp.float32)
     everyone = None
     if is_frozen:
         everyone = client_updates(key, model, flat, client_data, trainer)
     state, width = aggregator.init(), int(aggregator.num_participants)
     largest = int(history.sum(axis=1).max())
-    rule = "must have a participant for each member of the largest cohort"
-    require(largest <= width, "aggregator", rule, width, largest)
+    require(
+        largest <= width,
+        "aggregator",
+        "must have a participant for each member of the largest cohort",
+        width,
+        largest,
+    )
     record = _Record(num_clients, len(flat))
     for done, row in enumerate(rows):
         members, present = padded_slots(history[row], width)
@@ -140,7 +152,13 @@ def summed_rounds(
             updates = everyone[members]
         else:
             updates = client_updates(
-                key, model, flat, client_data, trainer, members, round_index=int(row)
+                key,
+                model,
+                flat,
+                client_data,
+                trainer,
+                members,
+                round_index=int(row),
             )
         # empty slots of the aggregator send zeros
         updates = jnp.where(on_device(present)[:, None], updates, jnp.float32(0))
@@ -243,13 +261,21 @@ def wire_round(
     """
     key = as_key(seed)
     vectors = on_device(values, jnp.float32)
-    rule = "must be vectors of two clients at least"
-    fits = vectors.ndim == 2 and len(vectors) >= FEWEST_IN_A_SUM
-    require(fits, "values", rule, vectors.shape)
+    require(
+        vectors.ndim == 2 and len(vectors) >= FEWEST_IN_A_SUM,
+        "values",
+        "must be vectors of two clients at least",
+        vectors.shape,
+    )
     count = len(vectors)
     bits = check_integer(modulus_bits, "modulus_bits", 1, 32)
-    fits = count * (int(quantizer.num_levels) - 1) < 2**bits
-    require(fits, "modulus_bits", "must leave room for the largest sum", bits, count)
+    require(
+        count * (int(quantizer.num_levels) - 1) < 2**bits,
+        "modulus_bits",
+        "must leave room for the largest sum",
+        bits,
+        count,
+    )
     keys = jax.random.split(fold(key, int(Stream.QUANTIZATION)), count)
     # rounding is drawn anew by each client
     codes = jax.vmap(quantizer.encode)(keys, vectors)

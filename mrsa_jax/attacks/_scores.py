@@ -58,7 +58,10 @@ def mean_squared_error(images: Any, truth: Any) -> Float64[np.ndarray, "*images"
 
 @needs_values
 def psnr(
-    images: Any, truth: Any, *, data_range: float = 1.0
+    images: Any,
+    truth: Any,
+    *,
+    data_range: float = 1.0,
 ) -> Float64[np.ndarray, "*images"]:
     """Return each image's peak signal-to-noise ratio in decibels.
 
@@ -89,7 +92,10 @@ def psnr(
 
 @needs_values
 def ssim(
-    images: Any, truth: Any, *, data_range: float = 1.0
+    images: Any,
+    truth: Any,
+    *,
+    data_range: float = 1.0,
 ) -> Float64[np.ndarray, "*images"]:
     """Return each image's mean structural similarity: 1 for equal images, else less.
 
@@ -137,6 +143,7 @@ def _similarity(
     data_range: float,
 ) -> Float32[Array, " images"]:
     """Return SSIM, the mean over the places where the whole window fits."""
+    # places of the window about its middle, in deviations
     places = (jnp.arange(side, dtype=jnp.float32) - (side - 1) / 2) / _WIDTH
     # separable: rows are filtered, then columns
     window = jnp.exp(-0.5 * places**2)
@@ -196,13 +203,21 @@ def matched_images(images: Any, truth: Any) -> Int64[np.ndarray, " originals"]:
 
     guesses, originals = (np.asarray(each, np.float64) for each in (images, truth))
     for name, value in (("images", guesses), ("truth", originals)):
-        rule = "must be [images, height, width, channels]"
-        require(value.ndim == 4, name, rule, value.shape)
+        require(
+            value.ndim == 4,
+            name,
+            "must be [images, height, width, channels]",
+            value.shape,
+        )
     check_finite_values(images=guesses, truth=originals)
-    rule = "must be as many as the originals at least, of the same shape"
     is_alike = guesses.shape[1:] == originals.shape[1:]
-    fits = is_alike and len(guesses) >= len(originals)
-    require(fits, "images", rule, guesses.shape, originals.shape)
+    require(
+        is_alike and len(guesses) >= len(originals),
+        "images",
+        "must be as many as the originals at least, of the same shape",
+        guesses.shape,
+        originals.shape,
+    )
     flat = guesses.reshape(len(guesses), -1)
     cost = np.stack(
         [np.square(flat - image.ravel()).sum(axis=1) for image in originals]
@@ -270,19 +285,37 @@ def membership_score(
     """
     values = np.asarray(scores, np.float64)
     members = np.asarray(is_member)
-    is_list = values.ndim == 1 and len(values) > 0
-    require(is_list, "scores", "must be [samples]", values.shape)
+    require(
+        values.ndim == 1 and len(values) > 0,
+        "scores",
+        "must be [samples]",
+        values.shape,
+    )
     check_finite_values(scores=values)
     fits = members.shape == values.shape and members.dtype == np.bool_
-    rule = "must be bool, one for each score"
     received = f"{members.dtype} {members.shape}"
-    require(fits, "is_member", rule, received, values.shape)
+    require(
+        fits,
+        "is_member",
+        "must be bool, one for each score",
+        received,
+        values.shape,
+    )
     count = int(members.sum())
-    rule = "must hold members and others"
-    require(0 < count < len(members), "is_member", rule, count, len(members))
+    require(
+        0 < count < len(members),
+        "is_member",
+        "must hold members and others",
+        count,
+        len(members),
+    )
     bounds = tuple(float(rate) for rate in false_positive_rates)
-    inside = all(0 < rate < 1 for rate in bounds)
-    require(inside, "false_positive_rates", "must lie in (0, 1)", bounds)
+    require(
+        all(0 < rate < 1 for rate in bounds),
+        "false_positive_rates",
+        "must lie in (0, 1)",
+        bounds,
+    )
     false_positives, hits, cuts = _curve(values, members)
     false_rate, true_rate = false_positives / false_positives[-1], hits / hits[-1]
     if threshold is None:
@@ -324,14 +357,26 @@ def _curve(
 
 def _checked_images(images: Any, truth: Any) -> tuple[np.ndarray, np.ndarray]:
     guesses, originals = (np.asarray(each, np.float64) for each in (images, truth))
-    rule = "must be [..., height, width, channels]"
-    require(guesses.ndim >= 3, "images", rule, guesses.shape)
-    is_alike = guesses.shape == originals.shape
-    require(is_alike, "truth", "must have the images' shape", originals.shape)
+    require(
+        guesses.ndim >= 3,
+        "images",
+        "must be [..., height, width, channels]",
+        guesses.shape,
+    )
+    require(
+        guesses.shape == originals.shape,
+        "truth",
+        "must have the images' shape",
+        originals.shape,
+    )
     check_finite_values(images=guesses, truth=originals)
     return guesses, originals
 
 
 def _check_range(data_range: float) -> None:
-    is_positive = bool(0 < data_range < np.inf)
-    require(is_positive, "data_range", "must be positive", data_range)
+    require(
+        bool(0 < data_range < np.inf),
+        "data_range",
+        "must be positive",
+        data_range,
+    )

@@ -28,8 +28,12 @@ def check_not_negative(**values: Any) -> None:
 def check_finite_values(**values: Any) -> None:
     """Raise unless all entries are finite; keywords are the arguments' names."""
     for name, value in values.items():
-        is_finite = bool(np.isfinite(value).all())
-        require(is_finite, name, "must be finite", "nan or infinity")
+        require(
+            bool(np.isfinite(value).all()),
+            name,
+            "must be finite",
+            "nan or infinity",
+        )
 
 
 def checked_range(pixel_range: tuple[float, float]) -> tuple[float, float]:
@@ -38,8 +42,12 @@ def checked_range(pixel_range: tuple[float, float]) -> tuple[float, float]:
     Raise unless finite and in this order.
     """
     low, high = map(float, pixel_range)
-    rule = "must be two finite numbers, the smaller first"
-    require(-np.inf < low < high < np.inf, "pixel_range", rule, pixel_range)
+    require(
+        -np.inf < low < high < np.inf,
+        "pixel_range",
+        "must be two finite numbers, the smaller first",
+        pixel_range,
+    )
     return low, high
 
 
@@ -57,8 +65,12 @@ def checked_parameters(
     """
     dim = num_parameters(view.model, view.input_shape)
     vectors = on_device(getattr(view, argument), jnp.float32)
-    fits = vectors.shape[-1:] == (dim,)
-    require(fits, argument, f"must have the model's {dim} entries", vectors.shape)
+    require(
+        vectors.shape[-1:] == (dim,),
+        argument,
+        f"must have the model's {dim} entries",
+        vectors.shape,
+    )
     check_finite_values(**{argument: vectors})
     return vectors
 

@@ -25,7 +25,7 @@ from mrsa_jax._core.arrays import (
 )
 from mrsa_jax._core.factories import also_traced, is_whole, unless_traced
 from mrsa_jax._core.programs import one_program
-from mrsa_jax._core.pytrees import pytree
+from mrsa_jax._core.pytrees import Calls, pytree
 from mrsa_jax._core.streams import (
     ALWAYS,
     chances_typed,
@@ -56,7 +56,7 @@ class Cyclic:
     phase: Array
     takes_trials: ClassVar[bool] = True
 
-    def typed(self) -> list[tuple[Any, ...]]:
+    def typed(self) -> Calls:
         """Return the calls that may have made it."""
         rates, phase = chances_typed(self.thresholds), np.asarray(self.phase).tolist()
         return [(cyclic, rates), (cyclic, rates, phase)]
@@ -204,10 +204,19 @@ def diurnal(
             jnp.where(legal, jnp.clip(rate + a * cosine, 0.0, 1.0), jnp.nan), phase
         )
     p = float(rate)
-    rule = "must lie between 0 and min(p, 1 - p) for a `dropout_rate` of p"
-    require(0.0 <= a <= min(p, 1.0 - p) + 1e-12, "amplitude", rule, a, p)
-    rule = "must be 0 or at least 2**-32, the unit of chances"
-    require(a == 0.0 or a >= 2.0**-32, "amplitude", rule, a)
+    require(
+        0.0 <= a <= min(p, 1.0 - p) + 1e-12,
+        "amplitude",
+        "must lie between 0 and min(p, 1 - p) for a `dropout_rate` of p",
+        a,
+        p,
+    )
+    require(
+        a == 0.0 or a >= 2.0**-32,
+        "amplitude",
+        "must be 0 or at least 2**-32, the unit of chances",
+        a,
+    )
     return cyclic(np.clip(p + a * cosine, 0.0, 1.0), phase)
 
 
@@ -241,8 +250,12 @@ class Replay:
             ConfigurationError: If the trace is of another number of clients.
         """
         shape = self.trace.shape
-        rule = f"must have {num_clients} columns, one for each client"
-        require(shape[-1] == num_clients, "trace", rule, f"shape {shape}")
+        require(
+            shape[-1] == num_clients,
+            "trace",
+            f"must have {num_clients} columns, one for each client",
+            f"shape {shape}",
+        )
         return self
 
     @one_program
@@ -304,9 +317,8 @@ def replay(
     """
     array: Any = trace
     if is_traced(trace):
-        fits = array.ndim == 2 and array.size > 0 and array.dtype == np.bool_
         require(
-            fits,
+            array.ndim == 2 and array.size > 0 and array.dtype == np.bool_,
             "trace",
             "must be a boolean matrix [rounds, clients]",
             shortened(array),
@@ -316,8 +328,12 @@ def replay(
     require(array.shape[0] < 2**31 - 1, "trace", "must have fewer rows", array.shape[0])
     check_known(beyond, "beyond", typing.get_args(Beyond), "a known mode")
     check_known(start, "start", typing.get_args(Start), "a known mode")
-    legal = start == "first" or beyond == "repeat"
-    require(legal, "start", 'must be "first" unless the trace repeats', start)
+    require(
+        start == "first" or beyond == "repeat",
+        "start",
+        'must be "first" unless the trace repeats',
+        start,
+    )
     return Replay(
         on_device(array), on_device(beyond == "repeat"), on_device(start == "random")
     )

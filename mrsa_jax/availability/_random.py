@@ -18,7 +18,7 @@ from mrsa_jax._core.array_types import Flags, Numbers, PRNGKey, TrialKeys
 from mrsa_jax._core.arrays import number_or_vector, on_device
 from mrsa_jax._core.factories import also_traced, unless_traced
 from mrsa_jax._core.programs import one_program
-from mrsa_jax._core.pytrees import pytree
+from mrsa_jax._core.pytrees import Calls, pytree
 from mrsa_jax._core.streams import (
     ALWAYS,
     Seed,
@@ -53,7 +53,7 @@ class Independent:
     takes_trials: ClassVar[bool] = True
     _period: ClassVar[int] = 1
 
-    def typed(self) -> list[tuple[Any, ...]]:
+    def typed(self) -> Calls:
         """Return the call that made it."""
         return [(independent, chances_typed(self.thresholds))]
 
@@ -92,11 +92,10 @@ class Independent:
         Keys of many trials give trials as trailing axes. One rate for an unknown number
         of clients must be spread by `for_clients` first.
         """
-        rule = "must be one rate for each client (`for_clients` spreads a single one)"
         require(
             self.thresholds.ndim == 1,
             "dropout_rate",
-            rule,
+            "must be one rate for each client (`for_clients` spreads a single one)",
             f"shape {self.thresholds.shape}",
         )
         return ~happens(
@@ -212,7 +211,7 @@ class Markov:
     takes_trials: ClassVar[bool] = True
     _period: ClassVar[int] = 0  # rounds depend on those before
 
-    def typed(self) -> list[tuple[Any, ...]]:
+    def typed(self) -> Calls:
         """Return the calls that may have made it, of one rate for everybody."""
         if self.back.ndim or not int(self.back):
             return []
@@ -316,17 +315,26 @@ def markov(
             bad.size == 0, "mean_absence", "must be at least 1 round", *bad[:1].tolist()
         )
     fits = p.ndim == 0 or m.ndim == 0 or p.size == m.size
-    rule = "must be one number or as many as `dropout_rate`"
-    require(fits, "mean_absence", rule, f"{m.size} numbers", f"{p.size} rates")
+    require(
+        fits,
+        "mean_absence",
+        "must be one number or as many as `dropout_rate`",
+        f"{m.size} numbers",
+        f"{p.size} rates",
+    )
     p, m = numbers.broadcast_arrays(p, m)
     always = p == 1.0
     back = numbers.where(always, 0.0, 1.0 / m)
     leave = numbers.where(always, 1.0, p / numbers.where(always, 1.0, (1.0 - p) * m))
     if numbers is np:
         short = leave > 1.0 + 1e-9
-        rule = "must be at least p / (1 - p) rounds for a `dropout_rate` of p"
         got = (*m[short][:1].tolist(), *p[short][:1].tolist())
-        require(not short.any(), "mean_absence", rule, *got)
+        require(
+            not short.any(),
+            "mean_absence",
+            "must be at least p / (1 - p) rounds for a `dropout_rate` of p",
+            *got,
+        )
     else:  # nobody is ever online
         legal = (p >= 0) & (p <= 1) & (m >= 1) & (m < jnp.inf) & (leave < 1.0 + 1e-5)
         p, leave, back = (
@@ -403,11 +411,14 @@ class IndependentSteps:
         """
         num_clients = cohort.shape[0]
         rates = self.thresholds.shape[1:]
-        rule = f"must be one rate or {num_clients}, one for each client"
         require(
-            rates in ((), (num_clients,)), "step_dropout_rate", rule, f"shape {rates}"
+            rates in ((), (num_clients,)),
+            "step_dropout_rate",
+            f"must be one rate or {num_clients}, one for each client",
+            f"shape {rates}",
         )
         words = client_words(key, num_clients)
+        # thresholds do not decrease, so whoever left at a step is gone at later ones
         gone_by = [happens(words, self.thresholds[step]) for step in range(_STEPS)]
         return jnp.stack([cohort, *(cohort & ~gone for gone in gone_by)])
 

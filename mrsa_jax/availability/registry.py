@@ -14,6 +14,8 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from mrsa_jax._core.registry import (
+    Parameters,
+    Reader,
     check_pytree,
     made,
     no_parameters,
@@ -52,7 +54,7 @@ class Row:
 
     build: Callable[..., tuple[Availability, np.ndarray]]
     rule: str = ""
-    read: Callable[[list[str]], tuple[Any, ...]] = no_parameters
+    read: Reader = no_parameters
     check: Callable[..., None] = lambda rates, *parameters: None
     is_by_client: bool = False
     reads: Callable[[Sequence[float]], tuple[str, ...]] = lambda rates: (
@@ -73,7 +75,7 @@ class Model:
     """
 
     row: Row
-    parameters: tuple[Any, ...] = ()
+    parameters: Parameters = ()
 
     @staticmethod
     def parse(text: str, dropout_rates: Sequence[float] | None = None) -> Model:
@@ -97,7 +99,7 @@ class Model:
         return Model(ROWS[name], parameters)
 
 
-def _absence(rest: list[str]) -> tuple[Any, ...]:
+def _absence(rest: list[str]) -> Parameters:
     (absence,) = map(float, rest)
     if not 1 <= absence < math.inf:
         raise ValueError
@@ -110,11 +112,16 @@ def _fits_absence(rates: Sequence[float], absence: float) -> None:
             "must give a mean absence of at least p / (1 - p) rounds "
             "for a dropout rate of p"
         )
-        fits = rate == 1 or absence >= rate / (1 - rate) - 1e-9
-        require(fits, "availability", rule, absence, rate)
+        require(
+            rate == 1 or absence >= rate / (1 - rate) - 1e-9,
+            "availability",
+            rule,
+            absence,
+            rate,
+        )
 
 
-def _wave(rest: list[str]) -> tuple[Any, ...]:
+def _wave(rest: list[str]) -> Parameters:
     first, second = rest
     amplitude, period = float(first), int(second)
     if period < 1 or not math.isfinite(amplitude):
@@ -126,16 +133,25 @@ def _fits_wave(rates: Sequence[float], amplitude: float, period: int) -> None:
     require(
         len(rates) == 1, "dropout_rates", "must be one rate for a diurnal model", rates
     )
-    rule = "must give an amplitude between 0 and min(p, 1 - p) for a dropout rate of p"
-    fits = 0 <= amplitude <= min(rates[0], 1 - rates[0])
-    require(fits, "availability", rule, amplitude, rates[0])
+    require(
+        0 <= amplitude <= min(rates[0], 1 - rates[0]),
+        "availability",
+        "must give an amplitude between 0 and min(p, 1 - p) for a dropout rate of p",
+        amplitude,
+        rates[0],
+    )
 
 
-def _recorded(rest: list[str]) -> tuple[Any, ...]:
+def _recorded(rest: list[str]) -> Parameters:
+    # a path may hold colons itself: what is no mode belongs to it
     mode = rest.pop() if rest and rest[-1] in ("random", "absent") else ""
     path = pathlib.Path(":".join(rest))
-    rule = "must name an existing .npy file of booleans [rounds, clients]"
-    require(path.suffix == ".npy" and path.is_file(), "availability", rule, str(path))
+    require(
+        path.suffix == ".npy" and path.is_file(),
+        "availability",
+        "must name an existing .npy file of booleans [rounds, clients]",
+        str(path),
+    )
     return path, mode
 
 
@@ -160,7 +176,11 @@ def _cyclic(each: Any, rates: Sequence[float], places: Any) -> Any:
 
 
 def _diurnal(
-    each: Any, rates: Sequence[float], places: Any, amplitude: float, period: int
+    each: Any,
+    rates: Sequence[float],
+    places: Any,
+    amplitude: float,
+    period: int,
 ) -> Any:
     from mrsa_jax.availability._given import diurnal
 
@@ -168,7 +188,11 @@ def _diurnal(
 
 
 def _replay(
-    each: Any, rates: Sequence[float], places: Any, path: pathlib.Path, mode: str
+    each: Any,
+    rates: Sequence[float],
+    places: Any,
+    path: pathlib.Path,
+    mode: str,
 ) -> Any:
     import numpy as np
 
@@ -240,8 +264,12 @@ def register(
         from mrsa_jax.availability._random import Availability
 
         model = made(factory, "an availability model", each, *parameters)
-        rule = "must make a model, with `for_clients`, `init` and `sample`"
-        require(isinstance(model, Availability), "factory", rule, model)
+        require(
+            isinstance(model, Availability),
+            "factory",
+            "must make a model, with `for_clients`, `init` and `sample`",
+            model,
+        )
         check_pytree(model, "availability")
         return model.for_clients(len(each)), getattr(model, "dropout_rates", each)
 

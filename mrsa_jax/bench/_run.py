@@ -132,8 +132,12 @@ def check_topics(topics: Sequence[str]) -> tuple[str, ...]:
         True
     """
     for topic in topics:
-        rule = f"must be a known topic; {nearest(topic, TOPICS)}"
-        require(topic in TOPICS, "topics", rule, topic)
+        require(
+            topic in TOPICS,
+            "topics",
+            f"must be a known topic; {nearest(topic, TOPICS)}",
+            topic,
+        )
     return tuple(dict.fromkeys(topics)) or tuple(TOPICS)
 
 
@@ -167,9 +171,12 @@ def _read(name: str, text: str) -> int | str:
     # exact, where a float would round 2**63 - 1
     elif _WHOLE.fullmatch(text):
         number = decimal.Decimal(text.replace("_", ""))
-    rule = "must be a positive whole number, such as 500, 1e6 or 2**32"
-    fits = 0 < number < 2**63 and number == number.to_integral_value()
-    require(fits, name.replace("-", "_"), rule, text)
+    require(
+        0 < number < 2**63 and number == number.to_integral_value(),
+        name.replace("-", "_"),
+        "must be a positive whole number, such as 500, 1e6 or 2**32",
+        text,
+    )
     return int(number)
 
 
@@ -197,19 +204,34 @@ def own_cases(
         ['n = 100', 'n = 1,000']
     """
     sized = {name for name, topic in TOPICS.items() if topic.sizes}
-    rule = f"must be named with your own sizes, each one of {', '.join(sorted(sized))}"
-    require(bool(topics) and sized.issuperset(topics), "topics", rule, *topics)
+    require(
+        bool(topics) and sized.issuperset(topics),
+        "topics",
+        f"must be named with your own sizes, each one of {', '.join(sorted(sized))}",
+        *topics,
+    )
     for name, values in given.items():
         argument = name.replace("-", "_")
         readers = [topic for topic in TOPICS if name in TOPICS[topic].sizes]
-        rule = f"must not be set: only {', '.join(readers)} read it"
-        require(not set(topics).isdisjoint(readers), argument, rule)
-        is_apart = len({_read(name, value) for value in values}) == len(values)
-        require(is_apart, argument, "must not contain duplicates", *values)
+        require(
+            not set(topics).isdisjoint(readers),
+            argument,
+            f"must not be set: only {', '.join(readers)} read it",
+        )
+        require(
+            len({_read(name, value) for value in values}) == len(values),
+            argument,
+            "must not contain duplicates",
+            *values,
+        )
     cases = {topic: _cases(topic, given) for topic in topics}
     count = sum(map(len, cases.values()))
-    rule = f"must make at most {_MOST_CASES} cases"
-    require(count <= _MOST_CASES, "topics", rule, count)
+    require(
+        count <= _MOST_CASES,
+        "topics",
+        f"must make at most {_MOST_CASES} cases",
+        count,
+    )
     return cases
 
 
@@ -222,6 +244,7 @@ def _cases(topic: str, settings: Mapping[str, Sequence[str]]) -> list[Case]:
     row = _row(tables.get("sized") or next(iter(tables.values())))
     cases = []
     for combination in itertools.product(*sizes.values()):
+        # a setting as written, and as the number that the topic takes
         texts = dict(zip(sizes, combination, strict=True))
         values = {name: _read(name, text) for name, text in texts.items()}
         sized = topic_module(topic).sized(**_arguments(values))
@@ -257,7 +280,12 @@ def _case(function: Callable[..., Measurement], table: Mapping[str, Any]) -> Cas
     sizes = {name: value for name, value in table.items() if name not in _NO_SIZES}
     name = table["name"].format(**sizes, **table.get("words", {}))
     measure = functools.partial(function, **sizes)
-    return Case(name, measure, table.get("needs"), row=_row(table))
+    return Case(
+        name,
+        measure,
+        table.get("needs"),
+        row=_row(table),
+    )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -369,6 +397,7 @@ def run(
         planned = own_cases(chosen if topics else (), sizes)
     when, where = now(), machine()
     results = _Results([], [], {})
+    # a context variable: cases read it wherever they compare
     before = REPEATS.set(repeats)
     try:
         for topic, everything in planned.items():
@@ -405,7 +434,11 @@ class _Results:
         self.left_out[system.name] = dataclasses.replace(before, cases=cases)
 
 
-def _measure(topic: str, case: Case, results: _Results) -> Measurement | None:
+def _measure(
+    topic: str,
+    case: Case,
+    results: _Results,
+) -> Measurement | None:
     """Measure a case and return the measurement, None if it fails or is left out."""
     if case.needs is not None:
         system = TOPICS[topic].systems()[case.needs]
@@ -421,6 +454,11 @@ def _measure(topic: str, case: Case, results: _Results) -> Measurement | None:
     finally:
         REPEATS.reset(before)
     sizes = dict(case.sizes)
-    item = dataclasses.replace(item, benchmark=topic, case=case.name, sizes=sizes)
+    item = dataclasses.replace(
+        item,
+        benchmark=topic,
+        case=case.name,
+        sizes=sizes,
+    )
     results.measurements.append(item)
     return item

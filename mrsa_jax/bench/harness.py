@@ -302,7 +302,11 @@ def _as_reported(call: _Timed) -> _Timed:
     return _Timed(answer["seconds"], answer.get("cpu_seconds"), None)
 
 
-def _checked(check: Callable[[Any, Any], None], ours: Any, theirs: Any) -> None:
+def _checked(
+    check: Callable[[Any, Any], None],
+    ours: Any,
+    theirs: Any,
+) -> None:
     try:
         check(ours, theirs)
     except ResultsDifferError:
@@ -347,7 +351,11 @@ def _processor() -> str:
     return platform.processor() or platform.machine()
 
 
-def row(item: Measurement, where: dict[str, Any], when: str) -> dict[str, Any]:
+def row(
+    item: Measurement,
+    where: dict[str, Any],
+    when: str,
+) -> dict[str, Any]:
     """Return a measurement as one record.
 
     Its fields, what follows, the machine and the time.

@@ -16,7 +16,11 @@ from mrsa_jax.secagg import complete_plan, derive_seeds, key_material, ring_sum
 from mrsa_watch._base.errors import require
 
 
-def keystreams(streams: int, dim: int, modulus: int) -> Callable[[], int]:
+def keystreams(
+    streams: int,
+    dim: int,
+    modulus: int,
+) -> Callable[[], int]:
     """Return a function that makes this many keystreams with OpenSSL."""
     from cryptography.hazmat.primitives.ciphers import Cipher, algorithms
 
@@ -61,9 +65,13 @@ def _named(graph: str) -> Graph:
 def num_edges(graph: str, n: int, modulus: int) -> int:
     """Return about how many edges a graph has, after checks of all three settings."""
     require(n >= 2, "n", "must be at least 2", n)
-    rule = "must be a power of two up to 2**32, or in [2, 2**31)"
     is_power = modulus & (modulus - 1) == 0 and modulus <= 2**32
-    require(modulus >= 2 and (is_power or modulus < 2**31), "modulus", rule, modulus)
+    require(
+        modulus >= 2 and (is_power or modulus < 2**31),
+        "modulus",
+        "must be a power of two up to 2**32, or in [2, 2**31)",
+        modulus,
+    )
     named = _named(graph)
     named.build(n)
     degree = named.degree(n)
@@ -75,7 +83,12 @@ def adjacency_of(graph: str, n: int) -> np.ndarray:
     return np.asarray(_named(graph).build(n).sample(jax.random.key(0)))
 
 
-def ring_sums(n: int, dim: int, modulus: int, graph: str = "complete") -> Measurement:
+def ring_sums(
+    n: int,
+    dim: int,
+    modulus: int,
+    graph: str = "complete",
+) -> Measurement:
     """Time the pads of a sum in the ring against their keystreams alone."""
     rng = np.random.default_rng(0)
     limit = min(modulus, 2**16)
@@ -84,6 +97,7 @@ def ring_sums(n: int, dim: int, modulus: int, graph: str = "complete") -> Measur
     # a pad per edge, and one per client
     edges = np.argwhere(np.triu(adjacency_of(graph, n)))
     seeds = derive_seeds(key_material(0), jnp.arange(n), 0, edges)
+    # each pad is a separate keystream
     streams, size = len(edges) + n, stream_bytes(dim, modulus)
 
     def check(ours: jax.Array, _: int) -> None:
@@ -99,7 +113,12 @@ def ring_sums(n: int, dim: int, modulus: int, graph: str = "complete") -> Measur
     )
 
 
-def sized(n: int, dim: int, graph: str, modulus: int) -> Sized:
+def sized(
+    n: int,
+    dim: int,
+    graph: str,
+    modulus: int,
+) -> Sized:
     """Return a ring sum over a graph."""
     edges = num_edges(graph, n, modulus)
     # inputs twice; seeds; the graph

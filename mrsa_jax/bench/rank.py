@@ -12,7 +12,11 @@ _PEER_MATRICES = 200
 
 
 def _histories(
-    count: int, clients: int, cohort: int, block: int, seed: int
+    count: int,
+    clients: int,
+    cohort: int,
+    block: int,
+    seed: int,
 ) -> np.ndarray:
     """Random cohorts of whole blocks.
 
@@ -27,7 +31,11 @@ def _histories(
     return np.repeat(chosen, block, axis=-1)
 
 
-def _dependent(count: int, clients: int, cohort: int) -> np.ndarray:
+def _dependent(
+    count: int,
+    clients: int,
+    cohort: int,
+) -> np.ndarray:
     """Return histories in which one round is a combination of three others."""
     rounds = _histories(count, clients, cohort, 1, 2).astype(np.int32)
     rounds[:, -1] = rounds[:, 0] + rounds[:, 1] - rounds[:, 2]
@@ -46,15 +54,29 @@ def float_ranks(matrices: np.ndarray) -> np.ndarray:
     return np.asarray((values > tolerance[:, None]).sum(axis=1))
 
 
-def ranks(kind: str, count: int, size: int, cohort: int) -> Measurement:
+def ranks(
+    kind: str,
+    count: int,
+    size: int,
+    cohort: int,
+) -> Measurement:
     """Time ranks of random rounds, of whole blocks, or with a dependent round."""
     if kind == "dependent round":
         return _measure(_dependent(count, size, cohort))
     block = 3 if kind == "blocks of 3" else 1
-    return _measure(_histories(count, size, cohort, block, seed=block // 3))
+    return _measure(
+        _histories(
+            count,
+            size,
+            cohort,
+            block,
+            seed=block // 3,
+        )
+    )
 
 
 def _measure(matrices: np.ndarray) -> Measurement:
+    # the peer ranks a few, and its time is scaled up
     some = matrices[:_PEER_MATRICES]
 
     def peer() -> np.ndarray:

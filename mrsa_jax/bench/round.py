@@ -54,7 +54,12 @@ def whole_round(n: int, dim: int) -> Measurement:
     )
 
 
-def sized(n: int, dim: int, graph: str, modulus: int) -> Sized:
+def sized(
+    n: int,
+    dim: int,
+    graph: str,
+    modulus: int,
+) -> Sized:
     """Return a whole round over a graph, nobody lost."""
     edges = num_edges(graph, n, modulus)
     # inputs, residues and sums; each client's shares of two secrets of nine limbs; the
@@ -63,7 +68,12 @@ def sized(n: int, dim: int, graph: str, modulus: int) -> Sized:
     return Sized(memory, lambda: _own_round(n, dim, graph, modulus))
 
 
-def _own_round(n: int, dim: int, graph: str, modulus: int) -> Measurement:
+def _own_round(
+    n: int,
+    dim: int,
+    graph: str,
+    modulus: int,
+) -> Measurement:
     adjacency = adjacency_of(graph, n)
     # the least that every client's neighbourhood can reach
     threshold = (int(adjacency.sum(axis=1).min()) + 1) // 2 + 1

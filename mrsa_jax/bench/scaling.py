@@ -12,7 +12,7 @@ import math
 import pathlib
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -31,6 +31,10 @@ LEVEL = 0.01
 
 _SECONDS = "processor_seconds seconds peer_processor_seconds peer_seconds"
 _FIELDS = {"benchmark", "case", "machine", "peer", *_SECONDS.split()}
+
+
+Record: TypeAlias = Mapping[str, Any]
+"""A measurement as `Report.rows` and files of JSON lines hold it."""
 
 
 @by_value
@@ -75,11 +79,19 @@ def fit_law(x: Any, y: Any) -> Law:
     sizes = np.asarray(x, float)
     times = np.asarray(y, float)
     is_positive = bool((sizes > 0).all() and (times > 0).all())
-    fits = sizes.shape == times.shape and sizes.ndim == 1 and is_positive
-    require(fits, "x", "must be positive, one for each positive `y`")
-    rule = "must have at least two values"
-    require(len(np.unique(sizes)) >= 2, "x", rule, sizes.tolist())
+    require(
+        sizes.shape == times.shape and sizes.ndim == 1 and is_positive,
+        "x",
+        "must be positive, one for each positive `y`",
+    )
+    require(
+        len(np.unique(sizes)) >= 2,
+        "x",
+        "must have at least two values",
+        sizes.tolist(),
+    )
     logs = np.log(sizes)
+    # a power law is a line between logarithms
     slope, start = np.polyfit(logs, np.log(times), 1)
     free = len(sizes) - 2.0
     law = Law(float(slope), math.exp(start), None, None)
@@ -87,6 +99,7 @@ def fit_law(x: Any, y: Any) -> Law:
         return law
     residuals = np.log(times) - start - slope * logs
     error = math.sqrt(residuals @ residuals / free) / np.linalg.norm(logs - logs.mean())
+    # Student's interval of the slope
     half = _quantile(free, 0.975) * error
     return law._replace(low=float(slope - half), high=float(slope + half))
 
@@ -136,7 +149,7 @@ class Curve(NamedTuple):
         return f"{self.setting}^{self.law.exponent:.2f}"
 
 
-def curves(rows: Iterable[Mapping[str, Any]]) -> list[Curve]:
+def curves(rows: Iterable[Record]) -> list[Curve]:
     """Return a curve for each setting that varies in records, all others alike."""
     sized = [row for row in rows if row.get("sizes")]
     drawn = []
@@ -150,7 +163,7 @@ def curves(rows: Iterable[Mapping[str, Any]]) -> list[Curve]:
             if not isinstance(first[setting], int):
                 continue
             # a curve for each combination of the other settings
-            groups: dict[str, list[Mapping[str, Any]]] = {}
+            groups: dict[str, list[Record]] = {}
             for row in records:
                 values = row["sizes"]
                 others = (f"{o} {written(values[o])}" for o in varied if o != setting)
@@ -165,7 +178,10 @@ def written(value: Any) -> str:
 
 
 def _curve(
-    topic: str, setting: str, others: str, rows: list[Mapping[str, Any]]
+    topic: str,
+    setting: str,
+    others: str,
+    rows: list[Record],
 ) -> Curve:
     rows = sorted(rows, key=lambda row: row["sizes"][setting])
     x = tuple(float(row["sizes"][setting]) for row in rows)
@@ -211,8 +227,9 @@ def scaling_charts(drawn: Sequence[Curve]) -> dict[str, Chart]:
             if curve.peer_seconds:
                 peer = str(curve.peer).partition(",")[0]
                 whose = (name, "peer") if curve.others else (peer, "")
-                dashed = Line(whose[0], x, curve.peer_seconds, whose[1])
-                lines.append(dashed._replace(weight="thin dashed"))
+                name, part = whose
+                times = curve.peer_seconds
+                lines.append(Line(name, x, times, part, weight="thin dashed"))
         words = {
             "topic": topic,
             "setting": setting,
@@ -257,8 +274,12 @@ def read_records(path: pathlib.Path) -> list[dict[str, Any]]:
         ConfigurationError: If there is no such file, or it holds no records of this
             version.
     """
-    rule = "must be a file of records, as `bench --out` writes it"
-    require(path.is_file(), "against", rule, str(path))
+    require(
+        path.is_file(),
+        "against",
+        "must be a file of records, as `bench --out` writes it",
+        str(path),
+    )
     rows = []
     for number, line in enumerate(path.read_bytes().splitlines(), 1):
         try:
@@ -286,9 +307,7 @@ def like(
     }
 
 
-def changes(
-    rows: Iterable[Mapping[str, Any]], old: Mapping[Any, Mapping[str, Any]]
-) -> list[Change]:
+def changes(rows: Iterable[Record], old: Mapping[Any, Record]) -> list[Change]:
     """Compare records with those of the same cases before.
 
     Welch's t between the logarithms of repeats asks whether the ratio is beyond
@@ -301,6 +320,7 @@ def changes(
     """
     compared: list[Change] = []
     chances: dict[str, list[float]] = {"slower": [], "faster": []}
+    # a ratio of times is a difference of their logarithms
     margin = math.log1p(MARGIN)
     for row in rows:
         before = old.get((row["benchmark"], row["case"]))
@@ -315,16 +335,22 @@ def changes(
         low, ratio, high = np.exp([difference - half, difference, difference + half])
         verdict = "same" if abs(difference) + half < margin else "unclear"
         names = row["benchmark"], row["case"]
-        compared.append(Change(*names, float(ratio), float(low), float(high), verdict))
+        compared.append(
+            Change(
+                *names,
+                float(ratio),
+                float(low),
+                float(high),
+                verdict,
+            )
+        )
     for word, tails in chances.items():
         for place in _holm(tails):
             compared[place] = compared[place]._replace(verdict=word)
     return compared
 
 
-def _samples(
-    new: Mapping[str, Any], old: Mapping[str, Any]
-) -> tuple[np.ndarray, np.ndarray]:
+def _samples(new: Record, old: Record) -> tuple[np.ndarray, np.ndarray]:
     """Return logarithms of both records' times, over the peer's where both have it."""
     has_peer = (
         new["peer"] == old["peer"] and new["peer_seconds"] and old["peer_seconds"]
@@ -333,6 +359,7 @@ def _samples(
     # a peer in another process may report seconds alone
     is_known = all(row[kind] for row in (new, old) for kind in kinds)
     kind = "processor_seconds" if is_known else "seconds"
+    # a peer's time of the same minutes takes out how loaded the machine was
     sides = []
     for row in (new, old):
         values = np.log(np.maximum(row[kind], 1e-9))

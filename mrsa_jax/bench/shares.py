@@ -15,7 +15,12 @@ def shares(num_clients: int) -> Measurement:
     """Time the shares of one secret for each client."""
     rng = np.random.default_rng(0)
     degree = num_clients // 2
-    secrets = rng.integers(0, 2**30, (num_clients, LIMBS), dtype=np.uint32)
+    secrets = rng.integers(
+        0,
+        2**30,
+        (num_clients, LIMBS),
+        dtype=np.uint32,
+    )
     coefficients = rng.integers(
         0, SHAMIR_PRIME, (num_clients, degree, LIMBS), dtype=np.uint32
     )

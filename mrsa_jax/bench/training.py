@@ -36,11 +36,21 @@ class _PlainLeNet(nn.Module):
     @nn.compact
     def __call__(self, inputs: jax.Array) -> jax.Array:
         values = nn.relu(
-            nn.Conv(6, (5, 5), padding="SAME", name="_ConvReluPool_0")(inputs)
+            nn.Conv(
+                6,
+                (5, 5),
+                padding="SAME",
+                name="_ConvReluPool_0",
+            )(inputs)
         )
         values = nn.max_pool(values, (2, 2), (2, 2))
         values = nn.relu(
-            nn.Conv(16, (5, 5), padding="VALID", name="_ConvReluPool_1")(values)
+            nn.Conv(
+                16,
+                (5, 5),
+                padding="VALID",
+                name="_ConvReluPool_1",
+            )(values)
         )
         values = nn.max_pool(values, (2, 2), (2, 2)).reshape(inputs.shape[0], -1)
         for size in (120, 84):
@@ -49,13 +59,18 @@ class _PlainLeNet(nn.Module):
 
 
 def _plain_loop(
-    model: nn.Module, start: dict, batches: list[list[tuple]]
+    model: nn.Module,
+    start: dict,
+    batches: list[list[tuple]],
 ) -> Callable[[], list[dict]]:
     optimizer = optax.sgd(_RATE)
 
     @jax.jit
     def step(
-        variables: dict, state: tuple, images: jax.Array, labels: jax.Array
+        variables: dict,
+        state: tuple,
+        images: jax.Array,
+        labels: jax.Array,
     ) -> tuple:
         def loss(variables: dict) -> jax.Array:
             logits = model.apply(variables, images)
@@ -79,7 +94,9 @@ def _plain_loop(
 
 
 def random_clients(
-    shape: tuple[int, ...], num_clients: int, size: int
+    shape: tuple[int, ...],
+    num_clients: int,
+    size: int,
 ) -> data.ClientData:
     """Return clients of `size` images each, of ten classes.
 
@@ -98,14 +115,23 @@ def random_clients(
 
 
 def sample_order(
-    clients: Any, client: int, batch_size: int, round_index: int = 0
+    clients: Any,
+    client: int,
+    batch_size: int,
+    round_index: int = 0,
 ) -> np.ndarray:
     """Return a client's samples in the order of its training in a round."""
     held, size = np.asarray(clients.indices)[client], int(clients.sizes[client])
     key = jax.random.fold_in(
         round_key(as_key(0), round_index, Stream.LOCAL_TRAINING), client
     )
-    order = shuffled(key, len(held), jnp.int32(size), batch_size, 1)
+    order = shuffled(
+        key,
+        len(held),
+        jnp.int32(size),
+        batch_size,
+        1,
+    )
     return held[np.asarray(order)[0, :size]]
 
 
@@ -114,19 +140,28 @@ def _mnist(size: int) -> Any:
     return data.iid(0, dataset, len(dataset.train_labels) // size)
 
 
-def beside_a_loop(model: str, members: int, size: int, batch: int) -> Measurement:
+def beside_a_loop(
+    model: str,
+    members: int,
+    size: int,
+    batch: int,
+) -> Measurement:
     """Time a cohort on MNIST's images against the loop in JAX."""
     return _beside_a_loop(model, _mnist(size), members, batch)
 
 
 def _beside_a_loop(
-    name: str, clients: data.ClientData, num_members: int, batch_size: int
+    name: str,
+    clients: data.ClientData,
+    num_members: int,
+    batch_size: int,
 ) -> Measurement:
     model = _OF_LOOPS[name](10)
     plain = _PlainLeNet() if name == "LeNet" else model
     start = federated.initial_parameters(0, model, _SHAPE)
     members = np.arange(num_members)
     trainer = federated.local_sgd(model, _RATE, batch_size=batch_size)
+    # the peer's minibatches, cut on the host before anything is timed
     batches, work = [], 0
     for client in members:
         samples = sample_order(clients, int(client), batch_size)

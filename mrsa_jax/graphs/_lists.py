@@ -88,8 +88,12 @@ def _checked(adjacency: Nested, alive: Nested) -> tuple[Array, Array]:
     square = matrix.ndim == 2 and matrix.shape[0] == matrix.shape[1] > 0
     require(square, "adjacency", "must be a square matrix", f"shape {matrix.shape}")
     require(living.dtype == jnp.bool_, "alive", "must hold bools", str(living.dtype))
-    rule = f"must have one entry for each of the {matrix.shape[0]} clients"
-    require(living.shape == matrix.shape[:1], "alive", rule, f"shape {living.shape}")
+    require(
+        living.shape == matrix.shape[:1],
+        "alive",
+        f"must have one entry for each of the {matrix.shape[0]} clients",
+        f"shape {living.shape}",
+    )
     return matrix, living
 
 
@@ -156,8 +160,13 @@ def check_degree(degree: object, num_clients: int) -> int:
     """
     rule = f"must lie in [0, {num_clients - 1}], below `num_clients`"
     k = check_integer(degree, "degree", 0, num_clients - 1, rule=rule)
-    rule = "must be even when `num_clients` is odd: n k / 2 is the number of edges"
-    require(num_clients * k % 2 == 0, "degree", rule, k, num_clients)
+    require(
+        num_clients * k % 2 == 0,
+        "degree",
+        "must be even when `num_clients` is odd: n k / 2 is the number of edges",
+        k,
+        num_clients,
+    )
     return k
 
 
@@ -192,9 +201,11 @@ def check_adjacency(
     if is_traced:
         return matrix
     loops = np.argwhere(np.diagonal(matrix, axis1=-2, axis2=-1))
-    rule = "must not join a client to itself"
     require(
-        len(loops) == 0, "adjacency", rule, *[f"client {at[-1]}" for at in loops[:1]]
+        len(loops) == 0,
+        "adjacency",
+        "must not join a client to itself",
+        *[f"client {at[-1]}" for at in loops[:1]],
     )
     uneven = np.argwhere(matrix & ~np.swapaxes(matrix, -1, -2))
     example = [f"only {at[-2]} -> {at[-1]}" for at in uneven[:1]]

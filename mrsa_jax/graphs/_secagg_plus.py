@@ -135,8 +135,13 @@ def secagg_plus_parameters(
         "corrupt and "
         f"{dropped} lost of {clients} clients not even the complete graph is enough"
     )
-    fits = rates.complete_is_enough()
-    require(fits, "corrupt_fraction", rule, corrupt_fraction, dropout_fraction)
+    require(
+        rates.complete_is_enough(),
+        "corrupt_fraction",
+        rule,
+        corrupt_fraction,
+        dropout_fraction,
+    )
     degree, threshold = rates.smallest()
     bounds = (rates.exposed(degree)[threshold], rates.disconnected(degree))
     failed = rates.unrecoverable(degree)[threshold]
@@ -145,7 +150,9 @@ def secagg_plus_parameters(
 
 
 def log_tails(
-    population: int, marked: int, drawn: int
+    population: int,
+    marked: int,
+    drawn: int,
 ) -> tuple[Float64[np.ndarray, " counts"], Float64[np.ndarray, " counts"]]:
     """Return ln P[H >= x] and ln P[H < x] for x = 0 to drawn + 1.
 

@@ -16,7 +16,7 @@ from jaxtyping import Array, Bool, Int32
 from mrsa_jax._core.array_types import Adjacency, PRNGKey, Whole
 from mrsa_jax._core.arrays import on_device
 from mrsa_jax._core.factories import also_traced, is_whole, plain, unless_traced
-from mrsa_jax._core.pytrees import pytree, static
+from mrsa_jax._core.pytrees import Calls, pytree, static
 from mrsa_jax._core.streams import (
     chances_typed,
     client_words,
@@ -58,7 +58,7 @@ class Complete:
 
     _cells = _one_graph
 
-    def typed(self) -> list[tuple[Any, ...]]:
+    def typed(self) -> Calls:
         """Return the call that made it."""
         return [(complete, self.num_clients)]
 
@@ -84,7 +84,7 @@ class ErdosRenyi:
 
     _cells = _one_graph
 
-    def typed(self) -> list[tuple[Any, ...]]:
+    def typed(self) -> Calls:
         """Return the call that made it."""
         return [(erdos_renyi, self.num_clients, chances_typed(self.threshold))]
 
@@ -193,7 +193,7 @@ class Harary:
 
     _cells = _one_graph
 
-    def typed(self) -> list[tuple[Any, ...]]:
+    def typed(self) -> Calls:
         """Return the call that made it."""
         return [(harary, self.num_clients, int(self.degree))]
 
@@ -289,7 +289,7 @@ class RandomRegular:
 
     _cells = _one_graph
 
-    def typed(self) -> list[tuple[Any, ...]]:
+    def typed(self) -> Calls:
         """Return the call that made it."""
         return [(random_regular, self.num_clients, self.degree)]
 
@@ -382,7 +382,9 @@ def _circulant_edges(
 
 
 def _switch_pairs(
-    key: PRNGKey, ends: Int32[Array, "2 edges"], num_clients: int
+    key: PRNGKey,
+    ends: Int32[Array, "2 edges"],
+    num_clients: int,
 ) -> Int32[Array, "2 edges"]:
     """Make one step.
 
@@ -445,7 +447,7 @@ class OverBlocks:
 
     _cells = _one_graph
 
-    def typed(self) -> list[tuple[Any, ...]]:
+    def typed(self) -> Calls:
         """Return the call that made it."""
         return [(over_blocks, self.graph, self.block_size)]
 
@@ -493,9 +495,11 @@ def over_blocks(graph: GraphModel, block_size: Whole) -> OverBlocks:
         >>> set(model.sample(jax.random.key(0)).sum(1).tolist())
         {8}
     """
-    is_graph = isinstance(graph, GraphModel)
     require(
-        is_graph, "graph", "must be a `GraphModel`, e.g. `graphs.harary(n, k)`", graph
+        isinstance(graph, GraphModel),
+        "graph",
+        "must be a `GraphModel`, e.g. `graphs.harary(n, k)`",
+        graph,
     )
     size = check_integer(block_size, "block_size", 1)
     check_num_clients(int(graph.num_clients) * size)

@@ -13,6 +13,8 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from mrsa_jax._core.registry import (
+    Parameters,
+    Reader,
     built_by,
     check_pytree,
     made,
@@ -59,7 +61,7 @@ class Row:
     is_complete: bool = False
     is_connected: Callable[..., bool] = lambda *parameters: False
     rule: str = ""
-    read: Callable[[list[str]], tuple[Any, ...]] = no_parameters
+    read: Reader = no_parameters
     fields: tuple[str, ...] = ()
     papers: tuple[str, ...] = _SECAGG
     code: Callable[[], dict[str, str]] = dict
@@ -75,7 +77,7 @@ class Graph:
     """
 
     row: Row
-    parameters: tuple[Any, ...] = ()
+    parameters: Parameters = ()
 
     @staticmethod
     def parse(text: str) -> Graph:
@@ -167,16 +169,19 @@ def register(
         from mrsa_jax.graphs._lists import GraphModel
 
         model = made(factory, "a graph", num_clients, *parameters)
-        is_graph = isinstance(model, GraphModel)
         require(
-            is_graph,
+            isinstance(model, GraphModel),
             "factory",
             "must make a graph, with `num_clients` and `sample`",
             model,
         )
         check_pytree(model, "graph")
-        rule = f"must make a graph over {num_clients} clients"
-        require(model.num_clients == num_clients, "factory", rule, model.num_clients)
+        require(
+            model.num_clients == num_clients,
+            "factory",
+            f"must make a graph over {num_clients} clients",
+            model.num_clients,
+        )
         return model
 
     def degree(num_clients: int, *parameters: Any) -> int:
@@ -188,8 +193,13 @@ def register(
 def _over_blocks(num_clients: int, block_size: int, degree: int) -> GraphModel:
     from mrsa_jax.graphs.models import harary, over_blocks
 
-    rule = "must have blocks that divide the clients of a round"
-    require(num_clients % block_size == 0, "graph", rule, block_size, num_clients)
+    require(
+        num_clients % block_size == 0,
+        "graph",
+        "must have blocks that divide the clients of a round",
+        block_size,
+        num_clients,
+    )
     return over_blocks(harary(num_clients // block_size, degree), block_size)
 
 

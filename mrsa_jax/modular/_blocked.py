@@ -58,7 +58,10 @@ def independent_rows(
 
 
 def in_chunks(
-    run: Callable[[Array], Array], matrices: Array, item_bytes: int, count: Array | None
+    run: Callable[[Array], Array],
+    matrices: Array,
+    item_bytes: int,
+    count: Array | None,
 ) -> Array:
     """Return `run(matrices)`, so many matrices at once as the device takes; traceable.
 
@@ -78,7 +81,12 @@ def in_chunks(
 
     def body(place: Array, results: Array) -> Array:
         part = run(lax.dynamic_slice_in_dim(padded, place * chunk, chunk))
-        return lax.dynamic_update_slice_in_dim(results, part, place * chunk, 0)
+        return lax.dynamic_update_slice_in_dim(
+            results,
+            part,
+            place * chunk,
+            0,
+        )
 
     # a whole chunk of padding is skipped
     used = jnp.int32(batch) if count is None else count
@@ -87,7 +95,12 @@ def in_chunks(
     return lax.fori_loop(jnp.int32(0), number, body, results)[:batch]
 
 
-def _of_chunk(matrices: Array, *, of: Field | None, steps: int) -> Array:
+def _of_chunk(
+    matrices: Array,
+    *,
+    of: Field | None,
+    steps: int,
+) -> Array:
     rules = _SMALL_RULES if of is None else _wide_rules(of)
     work = rules.enter(matrices)
     block = min(_BLOCK, steps)
@@ -126,7 +139,11 @@ class _Rules(NamedTuple):
 
 
 def _take_off_block(
-    place: Array, carry: tuple[Array, Array], *, rules: _Rules, size: int
+    place: Array,
+    carry: tuple[Array, Array],
+    *,
+    rules: _Rules,
+    size: int,
 ) -> tuple[Array, Array]:
     """Reduce a block of rows and clear its pivots' columns from all rows.
 
@@ -141,14 +158,27 @@ def _take_off_block(
     pivots = jnp.take_along_axis(rows, columns[:, :, None], axis=2)[..., 0]
     # factors are divided, not rows: in one fused loop over columns that is done once a
     # row
-    factors = jnp.take_along_axis(work, columns[:, None, :], axis=2, mode="clip")
+    factors = jnp.take_along_axis(
+        work,
+        columns[:, None, :],
+        axis=2,
+        mode="clip",
+    )
     factors = rules.divide(factors, pivots)
     work = rules.less_product(work, factors, rows)
-    return work, lax.dynamic_update_slice_in_dim(raises, pivots != 0, begin, 1)
+    return work, lax.dynamic_update_slice_in_dim(
+        raises,
+        pivots != 0,
+        begin,
+        1,
+    )
 
 
 def _clear_column(
-    index: Array, carry: tuple[Array, Array], *, rules: _Rules
+    index: Array,
+    carry: tuple[Array, Array],
+    *,
+    rules: _Rules,
 ) -> tuple[Array, Array]:
     """Clear row `index`'s first non-zero column from the other rows of its block."""
     rows, columns = carry
@@ -156,10 +186,21 @@ def _clear_column(
     column = jnp.argmax(row != 0, axis=1).astype(jnp.int32)
     entries = jnp.take_along_axis(rows, column[:, None, None], axis=2)[..., 0]
     pivot = lax.dynamic_index_in_dim(entries, index, 1, keepdims=False)
+    # the pivot's own row stays as it is
     factors = jnp.where((jnp.arange(rows.shape[1]) == index)[None, :], 0, entries)
     # an empty row changes nothing
-    rows = rules.cross(rows, row, factors, jnp.where(pivot == 0, 1, pivot))
-    return rows, lax.dynamic_update_slice_in_dim(columns, column[:, None], index, 1)
+    rows = rules.cross(
+        rows,
+        row,
+        factors,
+        jnp.where(pivot == 0, 1, pivot),
+    )
+    return rows, lax.dynamic_update_slice_in_dim(
+        columns,
+        column[:, None],
+        index,
+        1,
+    )
 
 
 def _enter_small(matrices: Array) -> Float32[Array, "*_"]:
@@ -168,7 +209,12 @@ def _enter_small(matrices: Array) -> Float32[Array, "*_"]:
     return _centre(residues(matrices, SMALL_PRIME).astype(jnp.float32))
 
 
-def _cross_small(rows: Array, row: Array, factors: Array, pivot: Array) -> Array:
+def _cross_small(
+    rows: Array,
+    row: Array,
+    factors: Array,
+    pivot: Array,
+) -> Array:
     return _centre(rows * pivot[:, None, None] - factors[:, :, None] * row[:, None, :])
 
 
@@ -178,7 +224,11 @@ def _divide_small(factors: Array, pivots: Array) -> Array:
     return _centre(factors * units[:, None, :])
 
 
-def _less_product_small(rest: Array, factors: Array, rows: Array) -> Array:
+def _less_product_small(
+    rest: Array,
+    factors: Array,
+    rows: Array,
+) -> Array:
     # in float32, never in TF32: sums are integers below 2**24
     product = jnp.matmul(factors, rows, precision=lax.Precision.HIGHEST)
     return _centre(rest - product)
@@ -206,7 +256,12 @@ def _wide_rules(of: Field) -> _Rules:
     word = reduce_wide(jnp.uint32(1), jnp.uint32(0), of)
     square = multiply(word, word, of)
 
-    def cross(rows: Array, row: Array, factors: Array, pivot: Array) -> Array:
+    def cross(
+        rows: Array,
+        row: Array,
+        factors: Array,
+        pivot: Array,
+    ) -> Array:
         less = of.prime - factors
         pairs = [(rows, pivot[:, None, None]), (row[:, None, :], less[:, :, None])]
         return _sum_of_products(pairs, of)
@@ -215,13 +270,20 @@ def _wide_rules(of: Field) -> _Rules:
         units = multiply(inverse(pivots, of), square, of)
         return _sum_of_products([(factors, units[:, None, :])], of)
 
-    def less_product(rest: Array, factors: Array, rows: Array) -> Array:
+    def less_product(
+        rest: Array,
+        factors: Array,
+        rows: Array,
+    ) -> Array:
         block = range(rows.shape[1])
         pairs = [(factors[:, :, k, None], rows[:, None, k]) for k in block]
         return subtract(rest, _sum_of_products(pairs, of), of)
 
     return _Rules(
-        lambda matrices: residues(matrices, of.prime), cross, divide, less_product
+        lambda matrices: residues(matrices, of.prime),
+        cross,
+        divide,
+        less_product,
     )
 
 

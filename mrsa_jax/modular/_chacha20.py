@@ -57,7 +57,14 @@ def chacha20_columns(
         from mrsa_jax._core.chacha20_kernel import columns_by_kernel
 
         return columns_by_kernel(key, counter, nonce)
-    return jnp.stack(keystream_words(tuple(key), counter, tuple(nonce), counter.shape))
+    return jnp.stack(
+        keystream_words(
+            tuple(key),
+            counter,
+            tuple(nonce),
+            counter.shape,
+        )
+    )
 
 
 def keystream(
@@ -95,12 +102,22 @@ def keystream(
     Source:
         RFC 8439, section 2.4.
     """
-    require(0 <= num_words <= 2**36, "num_words", "must lie in [0, 2**36]", num_words)
+    require(
+        0 <= num_words <= 2**36,
+        "num_words",
+        "must lie in [0, 2**36]",
+        num_words,
+    )
     return _keystream(key, nonce, _word(initial_counter), num_words)
 
 
 @functools.partial(jax.jit, static_argnames=("num_words",))
-def _keystream(key: Array, nonce: Array, start: Array, num_words: int) -> Array:
+def _keystream(
+    key: Array,
+    nonce: Array,
+    start: Array,
+    num_words: int,
+) -> Array:
     blocks = -(-num_words // 16)
     keys, nonces = (
         jnp.broadcast_to(words[:, None], (len(words), blocks)) for words in (key, nonce)
@@ -112,5 +129,10 @@ def _keystream(key: Array, nonce: Array, start: Array, num_words: int) -> Array:
 def _word(value: int | Array) -> Array:
     if isinstance(value, jax.Array):
         return value.astype(jnp.uint32)
-    require(0 <= value < 2**32, "counter", "must lie in [0, 2**32)", value)
+    require(
+        0 <= value < 2**32,
+        "counter",
+        "must lie in [0, 2**32)",
+        value,
+    )
     return jnp.uint32(value)

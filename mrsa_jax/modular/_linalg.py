@@ -142,9 +142,14 @@ def _taken(matrices: np.ndarray | Array, places: np.ndarray) -> np.ndarray | Arr
 
 
 def ranks_modulo(
-    matrices: np.ndarray | Array, prime: int | None, count: int
+    matrices: np.ndarray | Array,
+    prime: int | None,
+    count: int,
 ) -> Int32[Array, " batch"]:
-    """Return ranks modulo a 31-bit prime, or (None) the small one of the form that runs."""
+    """Return ranks modulo a 31-bit prime.
+
+    None: the small one of the form that runs.
+    """
     flags = independent_rows(matrices, prime, matrices.shape[1], count)
     return jnp.sum(flags, axis=1, dtype=jnp.int32)
 
@@ -169,7 +174,12 @@ def _upper_bounds(
         )
 
     rows, columns = matrices.shape[1:]
-    return _blocked.in_chunks(run, matrices, 4 * (rows + columns) ** 2, None)
+    return _blocked.in_chunks(
+        run,
+        matrices,
+        4 * (rows + columns) ** 2,
+        None,
+    )
 
 
 def _lines_that_differ(matrices: Array) -> Array:
@@ -181,6 +191,7 @@ def _lines_that_differ(matrices: Array) -> Array:
     """
     count, width = matrices.shape[1:]
     factors = np.cumprod(np.full(width, 0x9E3779B1, np.uint32), dtype=np.uint32)
+    # a hash of each line: equal lines have equal sums, others hardly ever
     words = matrices.astype(jnp.uint32) * factors[None, None]
     sums = jnp.sum(words, axis=2, dtype=jnp.uint32)
     places = jnp.arange(count, dtype=jnp.int32)[None, :]
@@ -226,6 +237,7 @@ def host_prefix_ranks(matrix: np.ndarray, prime: int) -> np.ndarray:
     for i, row in enumerate(rows):
         pivot = int(row.argmax())
         grew[i] = row[pivot] != 0
+        # rows beneath with something in the pivot's column
         below = i + 1 + np.flatnonzero(rows[i + 1 :, pivot])
         if grew[i] and below.size:
             row = row * np.uint64(pow(int(row[pivot]), -1, prime)) % p
@@ -302,12 +314,20 @@ def rank(matrix: Any) -> Int32[Array, "*batch"]:
         return jnp.maximum(*both).reshape(array.shape[:-2])
     if form == "loops":
 
-        def by_loops(part: np.ndarray, prime: int, number: int) -> np.ndarray:
+        def by_loops(
+            part: np.ndarray,
+            prime: int,
+            number: int,
+        ) -> np.ndarray:
             return compiled_prefix_ranks(part[:number], prime)[:, -1]
 
         primes = iter(_drawn_for(stacked))
         ranks = _proven_ranks(
-            stacked, len(stacked), primes, by_loops, host_upper_bounds
+            stacked,
+            len(stacked),
+            primes,
+            by_loops,
+            host_upper_bounds,
         )
         return on_device(ranks.reshape(array.shape[:-2]))
 
@@ -322,7 +342,13 @@ def rank(matrix: Any) -> Int32[Array, "*batch"]:
             words = held(part, padded=True)
             primes = small_and_drawn()
             ranks.append(
-                _proven_ranks(words, len(part), primes, ranks_modulo, upper_bounds)
+                _proven_ranks(
+                    words,
+                    len(part),
+                    primes,
+                    ranks_modulo,
+                    upper_bounds,
+                )
             )
         return np.concatenate(ranks)
 
@@ -381,7 +407,9 @@ def _stack(array: np.ndarray | Array) -> np.ndarray | Array:
 
 
 def _prefix_ranks(
-    stacked: np.ndarray | Array, prime: int, count: int | None = None
+    stacked: np.ndarray | Array,
+    prime: int,
+    count: int | None = None,
 ) -> Array:
     flags = independent_rows(stacked, prime, stacked.shape[1], count)
     return jnp.cumsum(flags, axis=1, dtype=jnp.int32)

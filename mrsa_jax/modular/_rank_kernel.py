@@ -71,7 +71,13 @@ def independent_rows(
     return found
 
 
-def _kernel(matrix_ref: Any, count_ref: Any, *refs: Any, side: int, steps: int) -> None:
+def _kernel(
+    matrix_ref: Any,
+    count_ref: Any,
+    *refs: Any,
+    side: int,
+    steps: int,
+) -> None:
     *field_refs, found_ref = refs
     of = _field(*field_refs) if field_refs else None
     rows, columns = matrix_ref.shape
@@ -81,7 +87,11 @@ def _kernel(matrix_ref: Any, count_ref: Any, *refs: Any, side: int, steps: int) 
     is_pair = (place_of[:, None] == place_of[None, :]) & inside[:, None]
 
     def products(index: Array, basis: Array) -> Array:
-        row = triton.load(matrix_ref.at[index, place_of], mask=inside, other=zero)
+        row = triton.load(
+            matrix_ref.at[index, place_of],
+            mask=inside,
+            other=zero,
+        )
         return _products(basis, row, of)
 
     def shrink(index: Array, basis: Array) -> Array:
@@ -90,9 +100,19 @@ def _kernel(matrix_ref: Any, count_ref: Any, *refs: Any, side: int, steps: int) 
         raises = place < jnp.int32(side)
         triton.store(found_ref.at[index], raises)
         is_it = place_of == place
-        vector = jnp.sum(jnp.where(is_it[:, None], basis, 0), 0, dtype=jnp.uint32)
+        vector = jnp.sum(
+            jnp.where(is_it[:, None], basis, 0),
+            0,
+            dtype=jnp.uint32,
+        )
         pivot = jnp.sum(jnp.where(is_it, values, 0), dtype=jnp.uint32)
-        return _cross(basis, vector, values, jnp.where(raises, pivot, 1), of)
+        return _cross(
+            basis,
+            vector,
+            values,
+            jnp.where(raises, pivot, 1),
+            of,
+        )
 
     def compare(index: Array, basis: Array) -> Array:
         triton.store(found_ref.at[index], jnp.max(products(index, basis)) != 0)
@@ -101,17 +121,30 @@ def _kernel(matrix_ref: Any, count_ref: Any, *refs: Any, side: int, steps: int) 
     # padding at the batch's end is skipped
     is_used = pl.program_id(0) < count_ref[0]
     ends = [jnp.where(is_used, jnp.int32(end), 0) for end in (steps, rows)]
-    basis = lax.fori_loop(jnp.int32(0), ends[0], shrink, is_pair.astype(jnp.uint32))
+    basis = lax.fori_loop(
+        jnp.int32(0),
+        ends[0],
+        shrink,
+        is_pair.astype(jnp.uint32),
+    )
     if steps < rows:
         lax.fori_loop(jnp.int32(steps), ends[1], compare, basis)
 
 
 def _field(prime_ref: Any, reciprocal_ref: Any) -> Field:
     """Return a field without what only an inverse needs."""
-    return Field(prime_ref[0], reciprocal_ref[0], jnp.zeros(1, jnp.int32))
+    return Field(
+        prime_ref[0],
+        reciprocal_ref[0],
+        jnp.zeros(1, jnp.int32),
+    )
 
 
-def _products(basis: Array, row: Array, of: Field | None) -> Array:
+def _products(
+    basis: Array,
+    row: Array,
+    of: Field | None,
+) -> Array:
     """Return the products mod p of a row with all vectors of the basis."""
     if row.dtype == jnp.bool_:
         each = jnp.where(row[None, :], basis, 0)
@@ -120,14 +153,23 @@ def _products(basis: Array, row: Array, of: Field | None) -> Array:
         each = basis * (residues(row, SMALL_PRIME) % prime)[None, :] % prime
     else:
         factors = residues(row, of.prime)
-        each = scale(basis, factors[None, :], companion(factors, of)[None, :], of)
+        each = scale(
+            basis,
+            factors[None, :],
+            companion(factors, of)[None, :],
+            of,
+        )
     if of is None:
         return jnp.sum(each, axis=1, dtype=jnp.uint32) % SMALL_PRIME
     return sum_residues(each, of, axis=1)
 
 
 def _cross(
-    basis: Array, vector: Array, values: Array, pivot: Array, of: Field | None
+    basis: Array,
+    vector: Array,
+    values: Array,
+    pivot: Array,
+    of: Field | None,
 ) -> Array:
     """Return pivot * basis - values * vector."""
     if of is None:

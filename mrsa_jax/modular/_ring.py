@@ -44,8 +44,19 @@ def check_modulus(modulus: Any, argument: str = "modulus") -> int:
         True
     """
     rule = "must be a power of two from 2 to 2**32 or any integer in [2, 2**31)"
-    value = check_integer(modulus, argument, 2, 2**32, rule=rule)
-    require(value < 2**31 or is_power_of_two(value), argument, rule, modulus)
+    value = check_integer(
+        modulus,
+        argument,
+        2,
+        2**32,
+        rule=rule,
+    )
+    require(
+        value < 2**31 or is_power_of_two(value),
+        argument,
+        rule,
+        modulus,
+    )
     return value
 
 
@@ -90,8 +101,16 @@ def ring_of(modulus: Whole) -> Ring:
     size = check_modulus(modulus)
     if is_power_of_two(size):
         zero, one = np.uint32(0), np.uint32(1)
-        return Ring(True, np.uint32(size - 1), zero, one, zero, zero)
+        return Ring(
+            True,
+            np.uint32(size - 1),
+            zero,
+            one,
+            zero,
+            zero,
+        )
     shift = 32 - size.bit_length()  # at least 1, as R < 2**31
+    # the divisor's top bit must be set for the long division (`divide_step`)
     divisor = size << shift
     reciprocal = (2**64 - 1) // divisor - 2**32
     return Ring(
@@ -157,7 +176,9 @@ def subtract(
 
 
 def ring_sum_over(
-    values: UInt32[Array, "*batch"], modulus: Whole | Ring, axis: int = 0
+    values: UInt32[Array, "*batch"],
+    modulus: Whole | Ring,
+    axis: int = 0,
 ) -> UInt32[Array, " ..."]:
     """Sum residues along one axis modulo R.
 
@@ -182,7 +203,12 @@ def ring_sum_over(
 
 @functools.partial(one_program, static_argnums=(1, 2))
 def _reduced(values: Array, modulus: int, axis: int) -> Array:
-    return lax.reduce(values, jnp.uint32(0), lambda a, b: add(a, b, modulus), (axis,))
+    return lax.reduce(
+        values,
+        jnp.uint32(0),
+        lambda a, b: add(a, b, modulus),
+        (axis,),
+    )
 
 
 @functools.partial(one_program, static_argnums=2)
@@ -233,6 +259,7 @@ def reduce_words(
 
 @one_program
 def _add(left: Array, right: Array, ring: Ring) -> Array:
+    # below 2R < 2^32: if it is below R, subtracting R wraps round to something larger
     total = left + right
     return (
         total & ring.low_bits
@@ -258,7 +285,10 @@ def _rest(high: Array, low: Array, ring: Ring) -> Array:
     )
     down = 32 - up
     _, remainder = divide_step(
-        high >> down, (high << up) | (low >> down), d, reciprocal
+        high >> down,
+        (high << up) | (low >> down),
+        d,
+        reciprocal,
     )
     _, remainder = divide_step(remainder, low << up, d, reciprocal)
     return remainder >> up

@@ -47,6 +47,7 @@ def limbs_of(words: UInt32[Array, "secrets 8"]) -> UInt32[Array, "secrets 9"]:
         >>> limbs[0, 0] == 2**30 - 1, limbs[0, 8] == 2**16 - 1
         (Array(True, dtype=bool), Array(True, dtype=bool))
     """
+    # the last limb may reach beyond the eighth word
     padded = jnp.pad(words, ((0, 0), (0, 1)))
     limbs = []
     for k in range(LIMBS):
@@ -94,9 +95,9 @@ def share_secrets(
 
     Share (i, l, j) = secrets[i, l] + sum_k coefficients[i, k, l] points[i, j]^(k + 1)
     mod p, by Horner's rule over all secrets, limbs and holders at once. Any t =
-    degree + 1 of a secret's shares rebuild it and fewer say nothing, if the coefficients are
-    uniform; zeros at the end of a row of coefficients give that secret a lower
-    threshold.
+    degree + 1 of a secret's shares rebuild it and fewer say nothing, if the
+    coefficients are uniform; zeros at the end of a row of coefficients give that secret
+    a lower threshold.
 
     Args:
         secrets: Limbs below `prime`.
@@ -151,50 +152,88 @@ def _check_points(points: Any, used: Any, prime: int) -> None:
     if is_traced(points, used):
         return
     array = host_array(points, "points")
-    is_matrix = array.ndim == 2 and array.dtype.kind in "iu"
-    rule = "must be integers [secrets, holders]"
-    require(is_matrix, "points", rule, f"{array.dtype} of shape {array.shape}")
+    require(
+        array.ndim == 2 and array.dtype.kind in "iu",
+        "points",
+        "must be integers [secrets, holders]",
+        f"{array.dtype} of shape {array.shape}",
+    )
     counted = np.broadcast_to(used, array.shape)
     most = min(MOST_POINTS, prime - 1)
     outside = array[counted & ((array < 1) | (array > most))]
-    rule = f"must lie in [1, {most}], because the share at 0 is the secret itself"
-    require(outside.size == 0, "points", rule, *outside[:1].tolist())
+    require(
+        outside.size == 0,
+        "points",
+        f"must lie in [1, {most}], because the share at 0 is the secret itself",
+        *outside[:1].tolist(),
+    )
     # Points that are not used become 0, which no point is, and are the first of each
     # row.
     ordered = np.sort(np.where(counted, array, 0), axis=1)
     is_repeated = (ordered[:, 1:] == ordered[:, :-1]) & (ordered[:, 1:] > 0)
     repeated = ordered[:, 1:][is_repeated]
-    rule = "must be distinct for each secret"
-    require(repeated.size == 0, "points", rule, *repeated[:1].tolist())
+    require(
+        repeated.size == 0,
+        "points",
+        "must be distinct for each secret",
+        *repeated[:1].tolist(),
+    )
 
 
-def _check_residues(values: Any, argument: str, prime: int) -> None:
+def _check_residues(
+    values: Any,
+    argument: str,
+    prime: int,
+) -> None:
     """Check that values are below the prime, unless they are traced."""
     if is_traced(values):
         return
     array = host_array(values, argument)
-    require(array.dtype.kind in "iu", argument, "must hold integers", str(array.dtype))
+    require(
+        array.dtype.kind in "iu",
+        argument,
+        "must hold integers",
+        str(array.dtype),
+    )
     outside = array[(array < 0) | (array >= prime)]
-    rule = f"must lie in [0, {prime}), the residues modulo `prime`"
-    require(outside.size == 0, argument, rule, *outside[:1].tolist())
+    require(
+        outside.size == 0,
+        argument,
+        f"must lie in [0, {prime}), the residues modulo `prime`",
+        *outside[:1].tolist(),
+    )
 
 
 @functools.partial(jax.jit, static_argnames=("prime",))
-def _share(secrets: Array, coefficients: Array, points: Array, prime: int) -> Array:
+def _share(
+    secrets: Array,
+    coefficients: Array,
+    points: Array,
+    prime: int,
+) -> Array:
     def horner(job: tuple[Array, ...]) -> Array:
         secret, higher, at = job
         x = at[None, :]
+        # Horner from the highest power; the secret itself comes last
         start = jnp.zeros((secret.shape[0], at.shape[0]), jnp.uint32)
         start = varying_like(start, job)
 
         def step(value: Array, coefficient: Array) -> tuple[Array, None]:
-            return add(_times_point(value, x, prime), coefficient[:, None], prime), None
+            return add(
+                _times_point(value, x, prime),
+                coefficient[:, None],
+                prime,
+            ), None
 
         value, _ = lax.scan(step, start, higher, reverse=True)
         return add(_times_point(value, x, prime), secret[:, None], prime)
 
     batch = at_once("shares", 4 * secrets.shape[1] * points.shape[1])
-    return lax.map(horner, (secrets, coefficients, points), batch_size=batch)
+    return lax.map(
+        horner,
+        (secrets, coefficients, points),
+        batch_size=batch,
+    )
 
 
 def recover_secrets(
@@ -241,7 +280,12 @@ def recover_secrets(
     """
     p = _check_prime(prime)
     chosen = on_device(used)
-    require(chosen.dtype == jnp.bool_, "used", "must be bool", chosen.dtype)
+    require(
+        chosen.dtype == jnp.bool_,
+        "used",
+        "must be bool",
+        chosen.dtype,
+    )
     require(
         chosen.shape == points.shape,
         "used",
@@ -254,7 +298,12 @@ def recover_secrets(
 
 
 @functools.partial(jax.jit, static_argnames=("prime",))
-def _recover(shares: Array, points: Array, used: Array, prime: int) -> Array:
+def _recover(
+    shares: Array,
+    points: Array,
+    used: Array,
+    prime: int,
+) -> Array:
     def one(job: tuple[Array, ...]) -> Array:
         values, at, chosen = job
         weights = _lagrange(at, chosen, prime)
@@ -265,7 +314,9 @@ def _recover(shares: Array, points: Array, used: Array, prime: int) -> Array:
         return ring_sum_over(terms, prime, axis=1)
 
     return lax.map(
-        one, (shares, points, used), batch_size=at_once("shares", 4 * points.shape[1])
+        one,
+        (shares, points, used),
+        batch_size=at_once("shares", 4 * points.shape[1]),
     )
 
 
@@ -284,12 +335,17 @@ def _lagrange(points: Array, used: Array, prime: int) -> Array:
 
     start = (unit % jnp.uint32(prime), jnp.ones_like(points))
     above, below = lax.fori_loop(
-        0, points.shape[0], step, varying_like(start, points, used)
+        0,
+        points.shape[0],
+        step,
+        varying_like(start, points, used),
     )
     # the product of all x_k holds x_j once too often
     below = _multiply(below, jnp.where(used, points, unit), prime)
     return _multiply(
-        jnp.broadcast_to(above, below.shape), _inverse(below, prime), prime
+        jnp.broadcast_to(above, below.shape),
+        _inverse(below, prime),
+        prime,
     )
 
 
@@ -310,7 +366,11 @@ def _inverse(values: Array, prime: int) -> Array:
     return lax.scan(step, start, on_device(bits))[0][0]
 
 
-def _times_point(values: Array, points: Array, prime: int) -> Array:
+def _times_point(
+    values: Array,
+    points: Array,
+    prime: int,
+) -> Array:
     """Return values * points mod p for points below 2^16."""
     points = jnp.broadcast_to(points, values.shape)
     if prime != SHAMIR_PRIME:

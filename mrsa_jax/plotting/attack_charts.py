@@ -31,6 +31,7 @@ def errors_line(label: str, errors: Any) -> Line:
     """Return errors in rising order: how many clients are known how well."""
     values = np.sort(np.ravel(np.asarray(errors, float)))
     values = values[np.isfinite(values)]
+    # the k-th smallest error stands at the fraction of clients with at most that
     fraction = 100 * (np.arange(values.size) + 1) / max(values.size, 1)
     return Line(label, fraction, np.maximum(values, _TINY))
 
@@ -78,11 +79,21 @@ def rates_chart(scores: Rows, others: str = "") -> Chart:
         width = "main" if whose == "worst" else "thin"
         formula = 100 * _gaussian.true_positive_rate(size(rows[0]["mu"]), along)
         seen = f"{whose} client" + f", {kind} updates" * (len(kinds) > 1)
-        dashed = Line(label, along, formula, f"{seen}, formula")
-        lines.append(dashed._replace(weight=f"{width} dashed"))
-        lines.append(Line(label, x, y, seen, low, high, weight=f"{width} solid"))
-    chance = Line(CHANCE, along, 100 * along, "as many as false alarms")
-    lines.append(chance._replace(weight="thin"))
+        name = f"{seen}, formula"
+        lines.append(Line(label, along, formula, name, weight=f"{width} dashed"))
+        lines.append(
+            Line(
+                label,
+                x,
+                y,
+                seen,
+                low,
+                high,
+                weight=f"{width} solid",
+            )
+        )
+    name = "as many as false alarms"
+    lines.append(Line(CHANCE, along, 100 * along, name, weight="thin"))
     kind = "Gaussian" if others == "gaussian" else others
     given = f", if the others' updates are {kind}," * bool(kind)
     words = {"given": given, "told": f" ({kind} updates)" * bool(kind)}
@@ -125,7 +136,9 @@ def spoken(name: Any) -> str:
 
 
 def histogram_chart(
-    data: pd.DataFrame, column: str = "error", least: float = _LEAST
+    data: pd.DataFrame,
+    column: str = "error",
+    least: float = _LEAST,
 ) -> Chart:
     """Chart the clients by their error, as steps over bins of a logarithmic axis.
 
@@ -149,7 +162,17 @@ def histogram_chart(
             if outside.any():
                 name += f", {100 * outside.mean():.3g} % {side} {end:.3g}"
         zeros = np.zeros(len(bins))
-        lines.append(Line(str(label), bins, fraction, name, zeros, fraction, "step"))
+        lines.append(
+            Line(
+                str(label),
+                bins,
+                fraction,
+                name,
+                zeros,
+                fraction,
+                "step",
+            )
+        )
     return Chart.named("histogram", lines)
 
 
@@ -245,7 +268,13 @@ def plot_image_grid(
                     _draw(ax, row[k], value_range, "" if text is None else text[k])
                 else:
                     ax.remove()
-            line[0].set_ylabel(label, rotation=0, ha="right", va="center", fontsize=8)
+            line[0].set_ylabel(
+                label,
+                rotation=0,
+                ha="right",
+                va="center",
+                fontsize=8,
+            )
         if title is not None:
             figure.suptitle(title, fontsize=9)
     return figure
@@ -262,12 +291,21 @@ def _side(columns: int, beside: float, texts: list[list[str] | None]) -> float:
 
 
 def _draw(
-    ax: Axes, image: np.ndarray, value_range: tuple[float, float] | None, text: str
+    ax: Axes,
+    image: np.ndarray,
+    value_range: tuple[float, float] | None,
+    text: str,
 ) -> None:
     low, high = (image.min(), image.max()) if value_range is None else value_range
     pixels = np.clip((image - low) / (high - low if high > low else 1.0), 0.0, 1.0)
     pixels = pixels[..., 0] if pixels.shape[-1] == 1 else pixels
-    ax.imshow(pixels, cmap="gray", vmin=0.0, vmax=1.0, interpolation="none")
+    ax.imshow(
+        pixels,
+        cmap="gray",
+        vmin=0.0,
+        vmax=1.0,
+        interpolation="none",
+    )
     ax.set_xticks([])
     ax.set_yticks([])
     ax.grid(visible=False)
@@ -279,11 +317,18 @@ def _checked_rows(rows: Sequence[tuple[str, Any]]) -> list[np.ndarray]:
     require(len(rows) > 0, "rows", "must hold a row at least", len(rows))
     images = [np.asarray(row, np.float64) for _, row in rows]
     for row in images:
-        rule = "must be images [n, height, width, 1 or 3], n at least 1"
-        is_grid = row.ndim == 4 and row.shape[-1] in (1, 3) and row.size > 0
-        require(is_grid, "rows", rule, row.shape)
-        is_finite = bool(np.isfinite(row).all())
-        require(is_finite, "rows", "must be finite", "nan or infinity")
+        require(
+            row.ndim == 4 and row.shape[-1] in (1, 3) and row.size > 0,
+            "rows",
+            "must be images [n, height, width, 1 or 3], n at least 1",
+            row.shape,
+        )
+        require(
+            bool(np.isfinite(row).all()),
+            "rows",
+            "must be finite",
+            "nan or infinity",
+        )
     return images
 
 
@@ -299,7 +344,12 @@ def _checked_scores(
         if line is None:
             texts.append(None)
             continue
-        rule = "must be one for each image"
-        require(len(line) == len(row), "scores", rule, line, len(row))
+        require(
+            len(line) == len(row),
+            "scores",
+            "must be one for each image",
+            line,
+            len(row),
+        )
         texts.append([v if isinstance(v, str) else f"{float(v):.3g}" for v in line])
     return texts

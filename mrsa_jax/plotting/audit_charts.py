@@ -116,7 +116,10 @@ def privacy_chart(data: Mapping[Any, Any]) -> Chart:
 
 
 def plot_audit_exposure(
-    data: pd.DataFrame, *, num_clients: int | None = None, ax: Axes | None = None
+    data: pd.DataFrame,
+    *,
+    num_clients: int | None = None,
+    ax: Axes | None = None,
 ) -> Axes:
     """Plot how many clients' updates could be solved for after each round of a log.
 
@@ -198,6 +201,7 @@ def routes_chart(results: Mapping[str, CollusionRisk], who: str) -> Chart:
         fractions = 100 * np.asarray(risk.fractions)[order]
         for name, (words, weight) in _ROUTES.items():
             route = getattr(risk, name)
+            # without a graph the sums are the only route, and "either" repeats them
             if route is not None and (has_graph or name == "sums"):
                 low, rate, high = (values[order] for values in _values(route, who))
                 line = Line(label, fractions, rate, words * has_graph, weight=weight)
@@ -246,8 +250,12 @@ def plot_exposure_routes(
     """
     check_known(who, "who", _WHO, "a known choice of clients")
     are_single = all(risk.either.exposing.ndim == 1 for risk in results.values())
-    rule = "must map labels to chances of one history each"
-    require(bool(results) and are_single, "results", rule, list(results))
+    require(
+        bool(results) and are_single,
+        "results",
+        "must map labels to chances of one history each",
+        list(results),
+    )
     return draw(routes_chart(results, who), ax=ax)
 
 

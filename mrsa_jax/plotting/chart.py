@@ -312,7 +312,10 @@ def _runs(
 
 
 def _path(
-    x: np.ndarray, y: np.ndarray, spans: Sequence[tuple[int, int]], step: bool
+    x: np.ndarray,
+    y: np.ndarray,
+    spans: Sequence[tuple[int, int]],
+    step: bool,
 ) -> np.ndarray:
     """Return the points of a curve on some stretches, with a gap after each."""
     parts = []
@@ -431,7 +434,14 @@ def _drawn(ax: Axes, chart: Chart, line: Line, named: set[str]) -> Line2D:
     is_step = line.kind == "step"
     known = np.isfinite(line.values)
     if line.low is not None and (line.kind == "marks" or known.sum() < 2):
-        ax.vlines(line.x, line.low, line.high, color=colour, alpha=0.4, lw=1.4)
+        ax.vlines(
+            line.x,
+            line.low,
+            line.high,
+            color=colour,
+            alpha=0.4,
+            lw=1.4,
+        )
     elif line.low is not None:
         step = "post" if is_step else None
         # a band where there is a curve; vertical lines at marks and lone points
@@ -455,6 +465,7 @@ def _drawn(ax: Axes, chart: Chart, line: Line, named: set[str]) -> Line2D:
         drawstyle="steps-post" if is_step else "default",
         label=key if is_key else f"_{line.series}{name}",
     )
+    # a point with nan on either side
     alone = known & ~np.append(known[1:], False) & ~np.append(False, known[:-1])
     is_short = chart.marks_points and known.sum() <= FEW
     if line.kind == "marks" or (is_short and line.width not in ("thin", "broad")):

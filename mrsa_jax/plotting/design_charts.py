@@ -87,7 +87,10 @@ Few sums reveal little.
 
 
 def plot_policies(
-    results: Any, *, quantity: PolicyQuantity = "strong", ax: Axes | None = None
+    results: Any,
+    *,
+    quantity: PolicyQuantity = "strong",
+    ax: Axes | None = None,
 ) -> Axes:
     """Plot privacy, or what it costs, over step dropout rates, a curve for each policy.
 
@@ -208,7 +211,9 @@ def plot_participation(
 
 
 def participation_chart(
-    history: Any, block_size: int | None = None, first: np.ndarray | None = None
+    history: Any,
+    block_size: int | None = None,
+    first: np.ndarray | None = None,
 ) -> Chart:
     """Return the picture of who is in which sum, as `plot_participation` draws it.
 
@@ -237,8 +242,12 @@ def _matrix(history: Any) -> np.ndarray:
 
     rows = np.asarray(as_integers(history, "history"))
     require(rows.ndim == 2, "history", "must be a matrix [rounds, clients]", rows.shape)
-    rule = "must have at most 10**7 cells: draw some of its rounds or clients"
-    require(rows.size <= _MOST, "history", rule, rows.size)
+    require(
+        rows.size <= _MOST,
+        "history",
+        "must have at most 10**7 cells: draw some of its rounds or clients",
+        rows.size,
+    )
     return rows
 
 
@@ -254,7 +263,10 @@ def _edges(block_size: int | None, clients: int) -> range:
 
 
 def plot_rounds(
-    history: Any, *, block_size: int | None = None, ax: Axes | None = None
+    history: Any,
+    *,
+    block_size: int | None = None,
+    ax: Axes | None = None,
 ) -> Axes:
     """Draw what happened to each client in each round.
 

@@ -186,7 +186,10 @@ def _columns(names: Sequence[str], room: float) -> int:
 
 
 def spread(
-    wanted: Sequence[float], heights: Sequence[float], low: float, high: float
+    wanted: Sequence[float],
+    heights: Sequence[float],
+    low: float,
+    high: float,
 ) -> Any:
     """Return the middles of boxes nearest to where they are wanted, none over another.
 

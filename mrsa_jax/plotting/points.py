@@ -109,7 +109,12 @@ def label_of(value: Any) -> str:
 
 
 def points_chart(
-    table: pd.DataFrame, variable: str, x: str, hue: str | None, *, log: str = ""
+    table: pd.DataFrame,
+    variable: str,
+    x: str,
+    hue: str | None,
+    *,
+    log: str = "",
 ) -> Chart:
     """Return a quantity over an axis, a series for each value of another."""
     drawn = table[table[variable].notna()]
@@ -221,12 +226,20 @@ def plot_points(
     drawn = table[table[variable].notna()]
     require(len(drawn) > 0, "variable", "must have values", variable)
     is_number = drawn[x].dtype.kind in "iuf"
-    rule = "must not name an axis without numbers"
-    require(is_number or "x" not in log, "log", rule, log)
+    require(
+        is_number or "x" not in log,
+        "log",
+        "must not name an axis without numbers",
+        log,
+    )
     chart = points_chart(drawn, variable, x, hue, log=log)
     count = len(chart.lines)
-    rule = f"must have at most {_MOST_CURVES} values"
-    require(count <= _MOST_CURVES, "hue", rule, count)
+    require(
+        count <= _MOST_CURVES,
+        "hue",
+        f"must have at most {_MOST_CURVES} values",
+        count,
+    )
     return draw(chart, ax=ax)
 
 
@@ -256,15 +269,17 @@ def accuracy_epsilon_chart(table: pd.DataFrame, hue: str | None) -> Chart:
         if len(without):
             level = [100 * float(without["accuracy"].mean())] * 2
             across = [ends.min().min(), ends.max().max()]
-            dashed = Line(label, across, level, "no noise", weight="thin dashed")
-            lines.append(dashed)
+            lines.append(Line(label, across, level, "no noise", weight="thin dashed"))
     return Chart.named(
         "accuracy_epsilon", lines, are_schemes=hue in ("scheme", "schemes")
     )
 
 
 def plot_accuracy_epsilon(
-    table: pd.DataFrame, *, hue: str | None = "scheme", ax: Axes | None = None
+    table: pd.DataFrame,
+    *,
+    hue: str | None = "scheme",
+    ax: Axes | None = None,
 ) -> Axes:
     """Plot accuracy against epsilon, a mark a point and a curve a scheme, or its T.
 
@@ -299,13 +314,21 @@ def plot_accuracy_epsilon(
     missing = [name for name in needed if name not in table]
     require(not missing, "table", f"must have the columns {', '.join(needed)}", missing)
     noisy = np.isfinite(table["epsilon_worst"]) & table["accuracy"].notna()
-    rule = "must have a point with noise and an accuracy"
-    require(bool(noisy.any()), "table", rule, len(table))
+    require(
+        bool(noisy.any()),
+        "table",
+        "must have a point with noise and an accuracy",
+        len(table),
+    )
     return draw(accuracy_epsilon_chart(table, hue), ax=ax)
 
 
 def pair_chart(
-    table: pd.DataFrame, x: str, y: str, hue: str | None, words: Sequence[str] = ()
+    table: pd.DataFrame,
+    x: str,
+    y: str,
+    hue: str | None,
+    words: Sequence[str] = (),
 ) -> Chart:
     """Return one quantity against another, one mark per point.
 
@@ -319,7 +342,16 @@ def pair_chart(
         up = as_shown(y, rows[y].to_numpy(np.float64))
         places = rows["_row"].tolist()
         texts = [words[place] for place in places] if words else ()
-        lines.append(Line(label, across, up, kind="marks", words=texts, rows=places))
+        lines.append(
+            Line(
+                label,
+                across,
+                up,
+                kind="marks",
+                words=texts,
+                rows=places,
+            )
+        )
     along, axis = axis_label(x), axis_label(y)
     names = [label.partition(" (")[0] for label in (axis, along)]
     is_free = [name.endswith("accuracy") for name in (x, y)]
@@ -361,6 +393,7 @@ def plot_privacy_cost(table: pd.DataFrame, *, ax: Axes | None = None) -> Axes:
         check_columns(table, table=name)
     chart = pair_chart(table, *pair, "scheme" if "scheme" in table else None)
     lines = chart.lines
+    # a line keeps the table's rows of its marks, by which they are shaded
     if "accuracy" in table and table["accuracy"].notna().any():
         accuracy = 100 * table["accuracy"].to_numpy(float)
         lines = [line._replace(shade=accuracy[list(line.rows)]) for line in lines]

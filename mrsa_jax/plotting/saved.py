@@ -102,7 +102,12 @@ def _write(drawn: Figure, place: pathlib.Path, form: str) -> None:
         return
     _rasterize(drawn)
     date = {"svg": "Date", "pdf": "CreationDate"}[form]
-    drawn.savefig(place, format=form, dpi=_PIXELS, metadata=title | {date: None})
+    drawn.savefig(
+        place,
+        format=form,
+        dpi=_PIXELS,
+        metadata=title | {date: None},
+    )
 
 
 def _figure(figure: Any) -> Figure:
@@ -115,6 +120,7 @@ def _figure(figure: Any) -> Figure:
         return figure_of(figure)
     if isinstance(figure, Figure):
         return figure
+    # not by pyplot, which would keep the figure and ask for a window
     drawn = Figure(layout="constrained", gid=OURS)
     FigureCanvasAgg(drawn)
     ax = drawn.subplots()
@@ -236,8 +242,11 @@ def save_study_figures(
 
 
 _EPSILON = ["accuracy", "epsilon_mean", "epsilon_worst"]
-_WEAK = {"weak_lower": "weak T at least", "weak_upper": "weak T at most",
-         "hidden_among_worst": "worst hidden among"}  # fmt: skip
+_WEAK = {
+    "weak_lower": "weak T at least",
+    "weak_upper": "weak T at most",
+    "hidden_among_worst": "worst hidden among",
+}
 
 
 def _figure_data(results: xr.Dataset, name: str) -> Any:

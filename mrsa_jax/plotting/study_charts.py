@@ -51,13 +51,21 @@ def _labels(results: xr.Dataset) -> list[str]:
     return [str(label) for label in results["scheme"].values]
 
 
+def _schemes(results: xr.Dataset) -> list[tuple[str, xr.Dataset]]:
+    """Return the part of the results of each scheme, by its label."""
+    return [(label, results.sel(scheme=label)) for label in _labels(results)]
+
+
 def _rounds(results: xr.Dataset, axis: str) -> np.ndarray:
     """Return the places along an axis; rounds are counted from 1."""
     return np.asarray(results[axis].values, float) + (axis == "round")
 
 
 def _over(
-    results: xr.Dataset, name: str, axis: str = "round", **look: Any
+    results: xr.Dataset,
+    name: str,
+    axis: str = "round",
+    **look: Any,
 ) -> Iterable[Line]:
     """Return a line for each scheme: a mean and its band where there are trials."""
     values = results[name] * (100.0 if name == "accuracy" else 1.0)
@@ -69,7 +77,13 @@ def _over(
             if line.sizes["trial"] > 1:
                 edges = {side: quantile(line.values, q) for side, q in _EDGES.items()}
             line = line.mean("trial")
-        yield Line(label, _rounds(results, axis), line.values, **edges, **look)
+        yield Line(
+            label,
+            _rounds(results, axis),
+            line.values,
+            **edges,
+            **look,
+        )
 
 
 _EDGES = {"low": 0.05, "high": 0.95}
@@ -83,7 +97,10 @@ def quantile(values: np.ndarray, q: float) -> np.ndarray:
 
 
 def _simple(
-    name: str, axis: str = "round", kind: str = "line", **more: Any
+    name: str,
+    axis: str = "round",
+    kind: str = "line",
+    **more: Any,
 ) -> Callable[[xr.Dataset], Chart]:
     """Return a function that makes the chart of one quantity over rounds."""
     quantity = QUANTITIES[name]
@@ -109,17 +126,23 @@ def _overstatement(results: xr.Dataset) -> Chart:
         scheme = results.sel(scheme=label)
         lower = scheme["weak_lower"].values.astype(float)
         upper = scheme["weak_upper"].values.astype(float)
+        weak = Line(
+            label,
+            rounds,
+            upper,
+            "weak T",
+            kind="step",
+            weight="main dashed",
+        )
         if (lower < upper).any():
-            step = Line(label, rounds, upper, kind="step", weight="thin dashed")
-            least = step._replace(y=lower, name="weak T at least")
-            lines.append(least._replace(low=lower, high=upper))
-            lines.append(step._replace(name="weak T at most"))
+            most = weak._replace(name="weak T at most", weight="thin dashed")
+            least = most._replace(y=lower, name="weak T at least")
+            lines += [least._replace(low=lower, high=upper), most]
         else:
-            step = Line(label, rounds, upper, "weak T", kind="step")
-            lines.append(step._replace(weight="main dashed"))
+            lines.append(weak)
         hidden = scheme["hidden_among_worst"].values
-        step = Line(label, rounds, hidden, "worst hidden among", kind="step")
-        lines.append(step._replace(weight="thick solid"))
+        step = weak._replace(y=hidden, name="worst hidden among", weight="thick solid")
+        lines.append(step)
     return Chart.named(OPENING, lines)
 
 
@@ -139,7 +162,12 @@ def _hidden(results: xr.Dataset) -> Chart:
     ]
     if "hidden_among_median" in results:
         lines += [
-            line._replace(name="median client", low=None, high=None, weight="thin")
+            line._replace(
+                name="median client",
+                low=None,
+                high=None,
+                weight="thin",
+            )
             for line in _over(results, "hidden_among_median")
         ]
     return Chart.named("hidden_among_worst", lines)
@@ -148,15 +176,18 @@ def _hidden(results: xr.Dataset) -> Chart:
 def _cardinality(results: xr.Dataset) -> Chart:
     lines = list(_over(results, "aggregation_cardinality"))
     rounds = _rounds(results, "round")[[0, -1]]
-    for label in _labels(results):
-        expected = float(results["expected_cardinality"].sel(scheme=label))
+    for label, scheme in _schemes(results):
+        expected = float(scheme["expected_cardinality"])
         if np.isfinite(expected):
             lines.append(Line(label, rounds, [expected] * 2, "expected", weight="thin"))
     return Chart.named("aggregation_cardinality", lines)
 
 
 def _between(
-    name: str, axis: str, thick: tuple[str, str], thin: tuple[str, str]
+    name: str,
+    axis: str,
+    thick: tuple[str, str],
+    thin: tuple[str, str],
 ) -> Callable[[xr.Dataset], Chart]:
     """Return a function that makes a chart of two lines per scheme and their band.
 
@@ -166,8 +197,7 @@ def _between(
     def make(results: xr.Dataset) -> Chart:
         lines = []
         x = _rounds(results, axis)
-        for label in _labels(results):
-            scheme = results.sel(scheme=label)
+        for label, scheme in _schemes(results):
             main, other = scheme[thick[0]].values, scheme[thin[0]].values
             low, high = np.minimum(main, other), np.maximum(main, other)
             lines.append(Line(label, x, main, thick[1], low, high))
@@ -179,8 +209,7 @@ def _between(
 
 def _accuracy_epsilon(results: xr.Dataset) -> Chart:
     lines = []
-    for label in _labels(results):
-        scheme = results.sel(scheme=label)
+    for label, scheme in _schemes(results):
         accuracy = 100 * scheme["accuracy"].values
         worst, mean = scheme["epsilon_worst"].values, scheme["epsilon_mean"].values
         lines.append(Line(label, worst, accuracy, "worst client's epsilon"))
@@ -193,8 +222,7 @@ def _accuracy_epsilon(results: xr.Dataset) -> Chart:
 def _drift(results: xr.Dataset) -> Chart:
     lines = []
     lags = _rounds(results, "lag")
-    for label in _labels(results):
-        scheme = results.sel(scheme=label)
+    for label, scheme in _schemes(results):
         rho, lasting = float(scheme["update_memory"]), float(scheme["update_lasting"])
         is_known = scheme["correlation_pairs"].values >= _FEWEST_PAIRS
         # where no lag has enough pairs, all are drawn
@@ -207,12 +235,11 @@ def _drift(results: xr.Dataset) -> Chart:
 
 def _reconstruction(results: xr.Dataset) -> Chart:
     """Chart each scheme's errors in rising order."""
-    errors = results["reconstruction_error"]
+    name = "reconstruction_error"
     lines = [
-        errors_line(label, errors.sel(scheme=label).values)
-        for label in _labels(results)
+        errors_line(label, scheme[name].values) for label, scheme in _schemes(results)
     ]
-    return Chart.named("reconstruction_error", lines)
+    return Chart.named(name, lines)
 
 
 _CHARTS: dict[str, tuple[str, Callable[[xr.Dataset], Chart]]] = {

@@ -134,7 +134,12 @@ def whole_numbers(axis: Any) -> None:
     from matplotlib.ticker import MaxNLocator
 
     most = 6 if axis.axes.get_figure(root=True).get_figwidth() < 5 else 9
-    whole = MaxNLocator(integer=True, steps=[1, 2, 5, 10], nbins=most, min_n_ticks=1)
+    whole = MaxNLocator(
+        integer=True,
+        steps=[1, 2, 5, 10],
+        nbins=most,
+        min_n_ticks=1,
+    )
     axis.set_major_locator(whole)
 
 

@@ -128,12 +128,16 @@ class Client:
         others = list(neighbours)
         require(all(map(is_integer, others)), "neighbours", rule, others)
         self.neighbours = tuple(sorted(map(int, others)))
-        rule = "must be other clients, each once"
         proper = (
             len(set(self.neighbours)) == len(self.neighbours)
             and client not in self.neighbours
         )
-        require(proper, "neighbours", rule, self.neighbours)
+        require(
+            proper,
+            "neighbours",
+            "must be other clients, each once",
+            self.neighbours,
+        )
         self.threshold = check_integer(threshold, "threshold", 1)
         self.round_index = check_integer(round_index, "round_index", 0, 2**32 - 1)
         self._plan, self._values, self._context = plan, values, context
@@ -142,12 +146,15 @@ class Client:
             "must be used together with `signing_key`, and agree with `neighbours` and "
             "`threshold`"
         )
-        is_terms = terms is None or isinstance(terms, Terms)
-        require(is_terms, "terms", "must be a `protocol.Terms`", terms)
-        require((terms is None) == (signing_key is None), "terms", rule)
-        is_kept = pledge is None or (isinstance(pledge, Pledge) and terms is not None)
         require(
-            is_kept,
+            terms is None or isinstance(terms, Terms),
+            "terms",
+            "must be a `protocol.Terms`",
+            terms,
+        )
+        require((terms is None) == (signing_key is None), "terms", rule)
+        require(
+            pledge is None or (isinstance(pledge, Pledge) and terms is not None),
             "pledge",
             "must be a `Pledge` and used together with `terms`",
             pledge,
@@ -155,13 +162,18 @@ class Client:
         check_context(context, terms)
         self._pad_context = context if terms is None else terms.bound(context)
         if terms is not None:
-            is_listed = self.client < len(terms.roster)
             require(
-                is_listed, "client", "must be on the roster of `terms`", self.client
+                self.client < len(terms.roster),
+                "client",
+                "must be on the roster of `terms`",
+                self.client,
             )
             near = tuple(np.flatnonzero(terms.adjacency[client]).tolist())
-            agrees = near == self.neighbours and terms.thresholds[client] == threshold
-            require(agrees, "terms", rule)
+            require(
+                near == self.neighbours and terms.thresholds[client] == threshold,
+                "terms",
+                rule,
+            )
             terms.check_plan(plan)
         self._survivors: tuple[int, ...] = ()  # the list that it signed
         # every random byte of the client comes from here, in the order of the steps
@@ -271,7 +283,10 @@ class Client:
         return other in self._others
 
     def _answer(
-        self, step: int, message: bytes, build: Callable[[bytes], bytes]
+        self,
+        step: int,
+        message: bytes,
+        build: Callable[[bytes], bytes],
     ) -> bytes:
         """Answer each step once, in order; a repeated message gets the same bytes."""
         self._expect(not self._has_stopped, "has left the round")
@@ -308,7 +323,10 @@ class Client:
         self._expect(round_index == number, f"is in round {number}, not {round_index}")
 
     def _check_known(
-        self, ids: Iterable[int], expected: Iterable[int], what: str
+        self,
+        ids: Iterable[int],
+        expected: Iterable[int],
+        what: str,
     ) -> None:
         strangers = sorted(set(ids) - set(expected))
         self._expect(
@@ -345,6 +363,7 @@ class Client:
                 signed = self.round_index, other, entry[:both], self._context
                 statement = self._terms.keys_statement(*signed)
                 self._terms.check(other, entry[both:], statement)
+        # one entry holds the channel key, then the pad key
         others = {
             other: (both_keys[:KEY_BYTES], both_keys[KEY_BYTES:both])
             for other, both_keys in key_list.keys
@@ -453,6 +472,7 @@ class Client:
             )
         request = self._request(message)
         self._check_request(request)
+        # whole blocks only
         self._terms.check_list(request.survivors)
         self._survivors = request.survivors
         signed = self.round_index, request.survivors, self._context

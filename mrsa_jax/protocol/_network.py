@@ -46,7 +46,11 @@ class Network(Protocol):
     """Carry messages in `protocol.run`."""
 
     def carry(
-        self, step: int, sender: int, recipient: int, message: bytes
+        self,
+        step: int,
+        sender: int,
+        recipient: int,
+        message: bytes,
     ) -> Sequence[bytes]:
         """Deliver a message in time: none, one or several arrive.
 
@@ -56,7 +60,11 @@ class Network(Protocol):
         ...
 
     def carry_late(
-        self, step: int, sender: int, recipient: int, message: bytes
+        self,
+        step: int,
+        sender: int,
+        recipient: int,
+        message: bytes,
     ) -> Sequence[bytes]:
         """Deliver a client's message after its step was closed."""
         ...
@@ -83,7 +91,11 @@ class ScriptedNetwork:
     refusals: list[Refusal] = dataclasses.field(default_factory=list)
 
     def carry(
-        self, step: int, sender: int, recipient: int, message: bytes
+        self,
+        step: int,
+        sender: int,
+        recipient: int,
+        message: bytes,
     ) -> Sequence[bytes]:
         """Deliver a message in time."""
         if (step, sender) in self.delayed:
@@ -91,7 +103,11 @@ class ScriptedNetwork:
         return self._altered(step, sender, recipient, message)
 
     def carry_late(
-        self, step: int, sender: int, recipient: int, message: bytes
+        self,
+        step: int,
+        sender: int,
+        recipient: int,
+        message: bytes,
     ) -> Sequence[bytes]:
         """Deliver a message after its step was closed."""
         if (step, sender) not in self.delayed:
@@ -103,7 +119,11 @@ class ScriptedNetwork:
         self.refusals.append(refusal)
 
     def _altered(
-        self, step: int, sender: int, recipient: int, message: bytes
+        self,
+        step: int,
+        sender: int,
+        recipient: int,
+        message: bytes,
     ) -> list[bytes]:
         arrived = (
             message
@@ -146,8 +166,10 @@ def disturbed(
     late, twice = frozenset(delayed), frozenset(duplicated)
     for name, entries in (("delayed", late), ("duplicated", twice)):
         for step, client in entries:
-            good = 0 <= step <= 3 and client >= 0
             require(
-                good, name, "must hold (step, client) with steps 0 to 3", (step, client)
+                0 <= step <= 3 and client >= 0,
+                name,
+                "must hold (step, client) with steps 0 to 3",
+                (step, client),
             )
     return ScriptedNetwork(late, twice, tamper)

@@ -34,7 +34,11 @@ class PadSum:
     """
 
     def __init__(
-        self, residues: np.ndarray, modulus: int, block: int, round_index: int
+        self,
+        residues: np.ndarray,
+        modulus: int,
+        block: int,
+        round_index: int,
     ) -> None:
         """Start from residues.
 

@@ -247,7 +247,10 @@ def pad_seed(
 
 
 def channel_key(
-    shared_secret: bytes, sender: int, recipient: int, round_index: int
+    shared_secret: bytes,
+    sender: int,
+    recipient: int,
+    round_index: int,
 ) -> bytes:
     """Derive the AES-256 key of a round's one message to a recipient.
 

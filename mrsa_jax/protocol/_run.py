@@ -284,6 +284,7 @@ class _Round:
     def _answers(self, step: int, i: int, received: list[bytes]) -> list[bytes]:
         """Return a client's messages: one, unless it was sent copies or refuses."""
         client = self.clients[i]
+        # the first step answers nothing: it has no message to read
         acts = (
             lambda _: client.advertise_keys(),
             client.share_keys,
@@ -299,6 +300,7 @@ class _Round:
             except ProtocolError as error:
                 self.network.refused(Refusal(step, i, False, error))
             else:
+                # a copy gets the same bytes again, which are sent once
                 answers += [] if answer in answers else [answer]
         return answers
 
@@ -310,24 +312,17 @@ class _Round:
 
     def _result(self, reports: tuple[StepReport, ...]) -> AggregateResult:
         server = self.server
-        assert server.status is not None  # the last step sets it
         transcript = Transcript(
             server.survivors, server.padded_inputs, server.is_recovered
         )
         risk = unmasking_risk(self.setting.graph, self.setting.thresholds).any()
         return AggregateResult(
-            totals=server.totals,
-            status=server.status,
-            block_status=server.block_status,
-            summed=server.summed,
-            learned=server.learned,
-            learned_block=server.learned_block,
-            is_reliable=server.is_removable(),
-            is_private=server.is_private(),
-            unmasking_risk=bool(risk),
-            transcript=transcript,
-            seeds=self._seeds(),
-            steps=reports,
+            server.totals,
+            *server.outcome,
+            bool(risk),
+            transcript,
+            self._seeds(),
+            reports,
         )
 
     def _seeds(self) -> Seeds:

@@ -7,8 +7,8 @@ in time.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -34,8 +34,13 @@ from mrsa_jax.protocol.messages import (
 from mrsa_jax.protocol.shamir import recover
 from mrsa_jax.secagg import PlanOutcome, SegmentPlan, admitted, segment_plan
 from mrsa_jax.secagg.outcome import judged
-from mrsa_jax.secagg.plans import only_total
+from mrsa_jax.secagg.plans import Block, only_total
 from mrsa_watch._base.errors import require
+
+_Mail: TypeAlias = dict[int, bytes]
+"""A message, a signature or a seed of each client."""
+_Shares: TypeAlias = list[tuple[int, bytes]]
+"""Clients, and what each sent: a sealed parcel for somebody, or a share."""
 
 
 class Server:
@@ -54,6 +59,7 @@ class Server:
         is_recovered: bool[n], whose secret (b_i of those summed, else s_i^SK) the
             shares gave back.
         rejected: Errors of shares that were found to be forged.
+        outcome: What became of the round and of its blocks, with the secrets so far.
         status: What became of the round, once it is over.
         totals: For each block uint32[stop - start], the sum modulo R; zeros unless the
             block's status is OK.
@@ -106,10 +112,10 @@ class Server:
         """
         n = len(adjacency)
         self._plan = segment_plan(plan, n)
-        self._layouts: list[list[int]] = [[] for _ in range(n)]  # each client's blocks
-        for number, block in enumerate(self._plan):
+        self._blocks: list[list[Block]] = [[] for _ in range(n)]  # of each client
+        for block in self._plan:
             for i in block.members:
-                self._layouts[i].append(number)
+                self._blocks[i].append(block)
         self._adjacency = adjacency
         self._neighbours = [
             frozenset(np.flatnonzero(row).tolist()) for row in adjacency
@@ -118,21 +124,20 @@ class Server:
         self.round_index = round_index
         keeps_blocks = terms is not None and terms.blocks is not None
         self._contexts = checked_contexts(contexts, n, keeps_blocks=keeps_blocks)
-        takes = [
-            (AdvertiseKeys.KIND, self._take_keys),
-            (ShareKeys.KIND, self._take_shares),
-            (MaskedInput.KIND, self._take_input),
-            (UnmaskShares.KIND, self._take_unmasking),
+        # the message that is due at each step
+        self._takes: list[tuple[Any, Callable[[int, Any], None]]] = [
+            (AdvertiseKeys, self._take_keys),
+            (ShareKeys, self._take_shares),
+            (MaskedInput, self._take_input),
+            (UnmaskShares, self._take_unmasking),
         ]
         self._terms = terms
         self._kept = None if terms is None else terms.blocks
         if terms is not None:
-            takes[0] = (SignedKeys.KIND, self._take_keys)
-            takes.insert(3, (SignedSurvivors.KIND, self._take_signature))
-        # place in both tuples is the step at which a message of that kind is due
-        self._kinds, self._takes = zip(*takes, strict=True)
+            self._takes[0] = (SignedKeys, self._take_keys)
+            self._takes.insert(3, (SignedSurvivors, self._take_signature))
         self.signed = np.zeros(n, bool)
-        self._signatures: dict[int, bytes] = {}
+        self._signatures: _Mail = {}
         self.step = 0
         self.survivors = np.zeros((5, n), bool)
         self.survivors[0] = cohort
@@ -144,14 +149,14 @@ class Server:
         self.status: Status | None = None
         widths = [block.stop - block.start for block in self._plan]
         self.totals = tuple(np.zeros(width, np.uint32) for width in widths)
-        self._outcome = self._judged()
-        self._inbox: dict[int, bytes] = {}
+        self.outcome = self._judged()
+        self._inbox: _Mail = {}
         self._keys: dict[int, tuple[bytes, ...]] = {}
         self._seen_keys: set[bytes] = set()
-        self._mail: dict[int, list[tuple[int, bytes]]] = {}
-        self._self_shares: dict[int, list[tuple[int, bytes]]] = {}
-        self._key_shares: dict[int, list[tuple[int, bytes]]] = {}
-        self._self_seeds: dict[int, bytes] = {}  # b_i where recovered
+        self._mail: dict[int, _Shares] = {}
+        self._self_shares: dict[int, _Shares] = {}
+        self._key_shares: dict[int, _Shares] = {}
+        self._self_seeds: _Mail = {}  # b_i where recovered
         self._pad_keys: dict[int, KeyPair] = {}  # s_i^SK where recovered
         self._pair_seeds: dict[tuple[int, int], bytes] = {}
         self._sums: dict[int, np.ndarray] = {}  # by row of what is learnt
@@ -178,8 +183,9 @@ class Server:
             AuthenticationError: If a signature is not one of the list that it sent.
         """
         kind = kind_of(message)
-        _expect(kind in self._kinds, client, "sent a message of the server")
-        step = self._kinds.index(kind)
+        kinds = [due.KIND for due, _ in self._takes]
+        _expect(kind in kinds, client, "sent a message of the server")
+        step = kinds.index(kind)
         # too late: the client counts as lost already
         if step < self.step:
             return False
@@ -191,11 +197,18 @@ class Server:
                 self._inbox[client] == message, client, "sent two different messages"
             )
             return False
-        self._takes[step](client, message)
+        due, take = self._takes[step]
+        # both sides know the form of an input: it is not sent
+        layouts = (self._layout(client),) if due is MaskedInput else ()
+        read = due.from_bytes(message, *layouts)
+        number, current = read.round_index, self.round_index
+        _expect(read.client == client, client, f"writes as client {read.client}")
+        _expect(number == current, client, f"is in round {number}, not {current}")
+        take(client, read)
         self._inbox[client] = message
         return True
 
-    def advertise_keys(self) -> dict[int, bytes]:
+    def advertise_keys(self) -> _Mail:
         """Close step 0 and return `KeyList` for each client of V1."""
         self._close(0)
         both = {i: b"".join(keys) for i, keys in self._keys.items()}
@@ -207,7 +220,7 @@ class Server:
             for i in self._members(1)
         }
 
-    def share_keys(self) -> dict[int, bytes]:
+    def share_keys(self) -> _Mail:
         """Close step 1 and return `ShareList` for each client of V2."""
         self._close(1)
         return {
@@ -217,7 +230,7 @@ class Server:
             for i in self._members(2)
         }
 
-    def masked_input(self) -> dict[int, bytes]:
+    def masked_input(self) -> _Mail:
         """Close step 2, decide who is summed, return V3's `SurvivorList`s.
 
         It names only clients who are summed, the recipient and its neighbours of them
@@ -226,6 +239,7 @@ class Server:
         """
         self._close(2)
         v3 = self._members(3)
+        # whoever would be alone in a block counts as lost in all of them
         self.summed[:] = admitted(self._plan, self.survivors[3], self._kept)
         summed = np.flatnonzero(self.summed).tolist()
         count = len(summed)
@@ -237,7 +251,7 @@ class Server:
             for i in v3
         }
 
-    def sign_survivors(self) -> dict[int, bytes]:
+    def sign_survivors(self) -> _Mail:
         """Close the consistency check, return a `SignatureList` per signer."""
         self._close(3)
         return {
@@ -263,15 +277,15 @@ class Server:
             totals of blocks that can be unmasked stand in an unreliable round too: the
             server has them anyway.
         """
-        self._close(len(self._kinds) - 1)
+        self._close(len(self._takes) - 1)
         if self.summed.any():
             for is_key, held in ((False, self._self_shares), (True, self._key_shares)):
                 for owner, shares in held.items():
                     self._recover(owner, shares, is_key=is_key)
-        self._outcome = self._judged()
+        self.outcome = self._judged()
         for number in np.flatnonzero(self.block_status == Status.OK).tolist():
             self._add_up(number)
-        self.status = self._outcome.status
+        self.status = self.outcome.status
         return self.status
 
     def evidence(self) -> dict[str, Any]:
@@ -308,7 +322,7 @@ class Server:
     @property
     def block_status(self) -> np.ndarray:
         """Return int32[blocks], what became of each block's sum."""
-        return self._outcome.block_status
+        return self.outcome.block_status
 
     @property
     def learned(self) -> np.ndarray:
@@ -318,12 +332,12 @@ class Server:
         In each block the components of the graph on those summed whose pads can all be
         removed, with the secrets that are really here; no rows if nobody is summed.
         """
-        return self._outcome.learned
+        return self.outcome.learned
 
     @property
     def learned_block(self) -> np.ndarray:
         """Return int32[L], the block of each row of `learned`."""
-        return self._outcome.learned_block
+        return self.outcome.learned_block
 
     def learned_sums(self) -> list[np.ndarray]:
         """Return the sums over the rows of `learned`, uint32[stop - start] each.
@@ -339,11 +353,11 @@ class Server:
         Not where somebody sent and nobody is summed, as clients then refuse; nothing is
         in the way of empty sums.
         """
-        return self._outcome.is_reliable
+        return self.outcome.is_reliable
 
     def is_private(self) -> bool:
         """Return whether no sum over a part of a block's clients can be computed."""
-        return self._outcome.is_private
+        return self.outcome.is_private
 
     def _judged(self) -> PlanOutcome:
         """Judge the round with the secrets that are here."""
@@ -432,29 +446,23 @@ class Server:
         self._inbox = {}
         self.step = step + 1
 
-    def _check_sender(
-        self,
-        client: int,
-        message: AdvertiseKeys
-        | ShareKeys
-        | MaskedInput
-        | SignedSurvivors
-        | UnmaskShares,
-    ) -> None:
-        _expect(message.client == client, client, f"writes as client {message.client}")
-        number, current = message.round_index, self.round_index
-        _expect(number == current, client, f"is in round {number}, not {current}")
+    def _layout(self, client: int) -> tuple[tuple[int, int], ...]:
+        """Return the length and the modulus of each of a client's blocks."""
+        return tuple(
+            (block.stop - block.start, block.modulus) for block in self._blocks[client]
+        )
 
     def _check_ids(
-        self, client: int, ids: Iterable[int], expected: Iterable[int]
+        self,
+        client: int,
+        ids: Iterable[int],
+        expected: Iterable[int],
     ) -> None:
         _expect(
             set(ids) == set(expected), client, "does not send the entries it should"
         )
 
-    def _take_keys(self, client: int, data: bytes) -> None:
-        message = (SignedKeys if self._is_checked else AdvertiseKeys).from_bytes(data)
-        self._check_sender(client, message)
+    def _take_keys(self, client: int, message: AdvertiseKeys) -> None:
         keys: tuple[bytes, ...] = (message.channel_key, message.pad_key)
         # one key twice would let two clients agree on one channel or pad
         is_new = keys[0] != keys[1] and not self._seen_keys & set(keys)
@@ -469,29 +477,22 @@ class Server:
             keys += (message.signature,)
         self._keys[client] = keys
 
-    def _take_shares(self, client: int, data: bytes) -> None:
-        message = ShareKeys.from_bytes(data)
-        self._check_sender(client, message)
+    def _take_shares(self, client: int, message: ShareKeys) -> None:
         self._check_ids(
             client, [j for j, _ in message.ciphertexts], self._near(client, 1)
         )
         for recipient, ciphertext in message.ciphertexts:
             self._mail.setdefault(recipient, []).append((client, ciphertext))
 
-    def _take_input(self, client: int, data: bytes) -> None:
-        blocks = [self._plan[number] for number in self._layouts[client]]
-        layout = tuple((block.stop - block.start, block.modulus) for block in blocks)
-        message = MaskedInput.from_bytes(data, layout)
-        self._check_sender(client, message)
+    def _take_input(self, client: int, message: MaskedInput) -> None:
         start = 0
-        for block, (width, _) in zip(blocks, layout, strict=True):
-            part = message.residues[start : start + width]
+        for block in self._blocks[client]:
+            stop = start + block.stop - block.start
+            part = message.residues[start:stop]
             self.padded_inputs[client, block.start : block.stop] = part
-            start += width
+            start = stop
 
-    def _take_signature(self, client: int, data: bytes) -> None:
-        message = SignedSurvivors.from_bytes(data)
-        self._check_sender(client, message)
+    def _take_signature(self, client: int, message: SignedSurvivors) -> None:
         assert self._terms is not None  # else nothing takes signatures
         summed = np.flatnonzero(self.summed).tolist()
         signed = self.round_index, summed, self._contexts[client]
@@ -499,9 +500,8 @@ class Server:
         self._terms.check(client, message.signature, statement)
         self._signatures[client] = message.signature
 
-    def _take_unmasking(self, client: int, data: bytes) -> None:
-        message = UnmaskShares.from_bytes(data)
-        self._check_sender(client, message)
+    def _take_unmasking(self, client: int, message: UnmaskShares) -> None:
+        # one kind of share per neighbour: b of those summed, s^SK of the lost
         survivors = set(self._summed_near(client))
         # neighbours who shared secrets but are not summed
         lost = set(self._near(client, 2)) - survivors
@@ -515,7 +515,11 @@ class Server:
             self._key_shares.setdefault(owner, []).append((client, share))
 
     def _recover(
-        self, owner: int, shares: list[tuple[int, bytes]], *, is_key: bool
+        self,
+        owner: int,
+        shares: _Shares,
+        *,
+        is_key: bool,
     ) -> None:
         """Recover one secret if enough shares came back and none is forged."""
         threshold = self._thresholds[owner]

@@ -67,7 +67,12 @@ class Reader:
     """
 
     def __init__(
-        self, name: str, kind: int, data: bytes, *, may_spare: bool = False
+        self,
+        name: str,
+        kind: int,
+        data: bytes,
+        *,
+        may_spare: bool = False,
     ) -> None:
         """Read the header of a message that must be of one kind."""
         its_kind = kind_of(data)
@@ -78,6 +83,7 @@ class Reader:
 
     def take(self, count: int) -> bytes:
         """Return the next bytes."""
+        # moves on before the check: a message that is cut off is read no further
         start, self._at = self._at, self._at + count
         available = len(self._data) - start
         check(
@@ -116,10 +122,16 @@ def check_words(name: str, round_index: int, *clients: int) -> None:
 
 def check_ascending(name: str, ids: Sequence[int]) -> None:
     """Check that ids ascend and are uint32s."""
-    ascending = all(low < high for low, high in itertools.pairwise(ids))
-    check(ascending, name, "lists ids that are not ascending")
-    inside = not ids or 0 <= ids[0] <= ids[-1] < _LIMIT
-    check(inside, name, f"has an id that is not in [0, {_LIMIT})")
+    check(
+        all(low < high for low, high in itertools.pairwise(ids)),
+        name,
+        "lists ids that are not ascending",
+    )
+    check(
+        not ids or 0 <= ids[0] <= ids[-1] < _LIMIT,
+        name,
+        f"has an id that is not in [0, {_LIMIT})",
+    )
 
 
 def check_entries(name: str, entries: Sequence[tuple[int, bytes]], size: int) -> None:

@@ -223,13 +223,19 @@ class MaskedInput:
     def __post_init__(self) -> None:
         check_words("MaskedInput", self.round_index, self.client)
         length = sum(block[0] for block in self.layout)
-        fits = self.residues.shape == (length,) and self.residues.dtype == np.uint32
-        check(fits, "MaskedInput", f"needs {length} uint32 residues")
+        check(
+            self.residues.shape == (length,) and self.residues.dtype == np.uint32,
+            "MaskedInput",
+            f"needs {length} uint32 residues",
+        )
         start = 0
         for width, modulus in self.layout:
             part = self.residues[start : start + width]
-            below = modulus == 2**32 or bool((part < np.uint32(modulus)).all())
-            check(below, "MaskedInput", f"holds a residue that is not below {modulus}")
+            check(
+                modulus == 2**32 or bool((part < np.uint32(modulus)).all()),
+                "MaskedInput",
+                f"holds a residue that is not below {modulus}",
+            )
             start += width
 
     @staticmethod
@@ -297,8 +303,11 @@ class SurvivorList(Message):
     def __post_init__(self) -> None:
         super().__post_init__()
         check_ascending("SurvivorList", self.survivors)
-        enough = min(len(self.survivors), SATURATED) <= self.num_survivors
-        check(enough, "SurvivorList", f"lists more than {self.num_survivors} survivors")
+        check(
+            min(len(self.survivors), SATURATED) <= self.num_survivors,
+            "SurvivorList",
+            f"lists more than {self.num_survivors} survivors",
+        )
 
     @classmethod
     def size(cls, *counts: int) -> int:

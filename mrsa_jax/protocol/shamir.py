@@ -66,8 +66,12 @@ def share_all(
     """Share several secrets with the same holders: uint32[secrets, points, 9]."""
     for secret in secrets:
         require(isinstance(secret, bytes), "secret", "must be bytes", secret)
-        rule = f"must be {_SECRET_BYTES} bytes long"
-        require(len(secret) == _SECRET_BYTES, "secret", rule, len(secret))
+        require(
+            len(secret) == _SECRET_BYTES,
+            "secret",
+            f"must be {_SECRET_BYTES} bytes long",
+            len(secret),
+        )
     t = check_integer(threshold, "threshold", 1)
     where = _checked_points(points)
     # Values at m points are as random under degree m as under any larger one.
@@ -81,7 +85,9 @@ def share_all(
 
 
 def recover(
-    points: Sequence[int], shares: np.ndarray, threshold: int | np.integer
+    points: Sequence[int],
+    shares: np.ndarray,
+    threshold: int | np.integer,
 ) -> bytes:
     """Recover a secret from `threshold` shares, and check all others.
 
@@ -140,6 +146,7 @@ def evaluate(coefficients: np.ndarray, points: Sequence[int], prime: int) -> np.
     """
     x = np.asarray(points, np.uint64)[:, None]
     value = np.zeros((len(points), coefficients.shape[1]), np.uint64)
+    # products of two residues below 2^31 fit into uint64
     for row in coefficients[::-1]:
         value = (value * x + row) % np.uint64(prime)
     return value
@@ -158,7 +165,9 @@ def combine(weights: np.ndarray, values: np.ndarray, prime: int) -> np.ndarray:
 
 @functools.lru_cache(maxsize=64)
 def _weights(
-    points: tuple[int, ...], targets: tuple[int, ...], prime: int
+    points: tuple[int, ...],
+    targets: tuple[int, ...],
+    prime: int,
 ) -> np.ndarray:
     """Return the Lagrange weights that carry values at `points` to `targets`."""
     p = np.uint64(prime)
@@ -203,9 +212,8 @@ def _checked_points(points: Any) -> tuple[int, ...]:
     require(listed.size > 0, "points", "must hold at least one")
     require(all(map(is_integer, points)), "points", "must hold integers", points)
     where = tuple(map(int, points))
-    fits = all(0 < point < PRIME for point in where)
     require(
-        fits,
+        all(0 < point < PRIME for point in where),
         "points",
         "must lie in [1, 2**31 - 1), the field's non-zero elements",
         where,

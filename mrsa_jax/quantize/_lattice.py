@@ -124,7 +124,9 @@ def rotate(values: Vector, words: UInt32[Array, " words"]) -> Float32[Array, " p
 
 
 def rotate_back(
-    values: Float32[Array, " padded"], words: UInt32[Array, " words"], dim: int
+    values: Float32[Array, " padded"],
+    words: UInt32[Array, " words"],
+    dim: int,
 ) -> Vector:
     """Return the first coordinates of D H y: what undoes `rotate`, times its length."""
     return (hadamard(values) * _signs(words, values.shape[0]))[:dim]
@@ -240,8 +242,12 @@ class LatticeQuantizer:
             Integers as two's complement words, of a squared norm of at most
             `squared_bound` whatever the values are; zeros for zeros.
         """
-        rule = f"must have a last axis of {self.dim}"
-        require(values.shape[-1:] == (self.dim,), "values", rule, values.shape)
+        require(
+            values.shape[-1:] == (self.dim,),
+            "values",
+            f"must have a last axis of {self.dim}",
+            values.shape,
+        )
         if values.ndim == 1:
             most = (self.num_levels >> 1).astype(jnp.uint32)
             return round_within(key, self.scaled(values), most, self.bound)
@@ -379,8 +385,13 @@ def lattice(
         for name, value in (("step", step), ("clip_norm", clip_norm))
     )
     steps = Fraction(float(clip)) / Fraction(float(width))
-    rule = "must be at most 2**23 steps: float32 has no finer fractions"
-    require(steps <= _MAX_STEPS, "clip_norm", rule, clip_norm, step)
+    require(
+        steps <= _MAX_STEPS,
+        "clip_norm",
+        "must be at most 2**23 steps: float32 has no finer fractions",
+        clip_norm,
+        step,
+    )
     beta = check_number(
         rejection, "rejection", "must lie in [0, 1)", 0.0, math.nextafter(1.0, 0.0)
     )

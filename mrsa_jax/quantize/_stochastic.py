@@ -20,7 +20,7 @@ from jaxtyping import Array, Bool, Float32, Integer, UInt32
 from mrsa_jax._core.array_types import PRNGKey, Real, Scalar, Vector, Whole
 from mrsa_jax._core.factories import also_traced, is_whole, nan_unless, unless_traced
 from mrsa_jax._core.programs import one_program
-from mrsa_jax._core.pytrees import pytree, static
+from mrsa_jax._core.pytrees import Calls, pytree, static
 from mrsa_jax._core.streams import random_words
 from mrsa_jax._core.traced import is_traced
 from mrsa_watch._base.errors import (
@@ -176,7 +176,7 @@ class StochasticQuantizer:
     lower: Array
     upper: Array
 
-    def typed(self) -> list[tuple[Any, ...]]:
+    def typed(self) -> Calls:
         """Return the call that may have made it."""
         return [(stochastic, int(self.num_levels), float(str(self.upper)))]
 
@@ -314,14 +314,20 @@ def stochastic(
     require(len(ends) == 2, "value_range", "must hold two numbers", value_range)
     lower, upper = ends if is_traced(ends) else map(float, ends)
     if value_range is None:
-        rule = "must be positive and finite"
-        legal = is_traced(upper) or 0 < upper < math.inf
-        require(legal, "clip", rule, clip)
+        require(
+            is_traced(upper) or 0 < upper < math.inf,
+            "clip",
+            "must be positive and finite",
+            clip,
+        )
         lower = -upper
     elif not is_traced(ends):
-        ordered = -math.inf < lower < upper < math.inf
-        rule = "must be finite with r1 < r2"
-        require(ordered, "value_range", rule, value_range)
+        require(
+            -math.inf < lower < upper < math.inf,
+            "value_range",
+            "must be finite with r1 < r2",
+            value_range,
+        )
     if is_traced(levels, lower, upper):  # sums of what is no quantizer are NaN
         is_range = (lower < upper) & jnp.isfinite(lower) & jnp.isfinite(upper)
         legal = is_whole(levels, 2, _MAX_LEVELS) & is_range
@@ -444,6 +450,10 @@ def following_range(
     rule = "must be positive and finite"
     times = check_number(multiplier, "multiplier", rule, POSITIVE)
     least = check_number(floor, "floor", rule, POSITIVE)
-    rule = 'must be at least 1 for statistic "max"'
-    require(statistic != "max" or times >= 1, "multiplier", rule, multiplier)
+    require(
+        statistic != "max" or times >= 1,
+        "multiplier",
+        'must be at least 1 for statistic "max"',
+        multiplier,
+    )
     return FollowingRange(jnp.float32(times), jnp.float32(least), statistic)

@@ -100,9 +100,12 @@ def largest_total_weight(count: Whole, max_weight: _Weights) -> int:
     if isinstance(max_weight, bool | Whole | np.bool_):
         return number * check_integer(max_weight, "max_weight", 1)
     weights = check_weights(max_weight, "max_weight")
-    enough = len(weights) >= number
     require(
-        enough, "max_weight", "must hold `count` weights or more", len(weights), number
+        len(weights) >= number,
+        "max_weight",
+        "must hold `count` weights or more",
+        len(weights),
+        number,
     )
     total = sum(sorted(map(int, weights))[-number:])
     require(total >= 1, "max_weight", "must hold a weight above 0", total)
@@ -290,8 +293,16 @@ def check_fits(
 
 
 def _check_sum(
-    levels: int, total: int, modulus: int, factor: str = "total weight"
+    levels: int,
+    total: int,
+    modulus: int,
+    factor: str = "total weight",
 ) -> None:
     largest = total * (levels - 1)
-    rule = f"must exceed {factor} * (num_levels - 1)"
-    require(modulus > largest, "modulus", rule, modulus, largest)
+    require(
+        modulus > largest,
+        "modulus",
+        f"must exceed {factor} * (num_levels - 1)",
+        modulus,
+        largest,
+    )

@@ -54,7 +54,9 @@ MOST_CLIENTS = 2**15
 
 @one_program
 def lifted(
-    residues: UInt32[Array, "*_"], middle: UInt32[Array, "*_"], top: UInt32[Array, "*_"]
+    residues: UInt32[Array, "*_"],
+    middle: UInt32[Array, "*_"],
+    top: UInt32[Array, "*_"],
 ) -> UInt32[Array, "*_"]:
     """Return the integers that residues modulo R = 2**b stand for.
 
@@ -130,7 +132,10 @@ def _wide_sum(
 
 @needs_values
 def wrap_probability(
-    quantizer: Quantizer, noise: Any, count: int | np.integer, modulus: int
+    quantizer: Quantizer,
+    noise: Any,
+    count: int | np.integer,
+    modulus: int,
 ) -> float:
     """Bound the chance that a coordinate of a noisy sum leaves the ring's window.
 

@@ -7,7 +7,6 @@ HeteroSAg's decoding with a single block (divided by the survivors).
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 from collections.abc import Sequence
 from typing import Any
@@ -17,11 +16,12 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 from jax.typing import ArrayLike
-from jaxtyping import Array, Bool, Float32, Integer, Key, UInt32
+from jaxtyping import Array, Bool, Float32, Integer, UInt32
 
 from mrsa_jax import graphs
+from mrsa_jax._core.array_types import PRNGKey, Whole
 from mrsa_jax._core.arrays import on_device
-from mrsa_jax._core.pytrees import pytree
+from mrsa_jax._core.pytrees import pytree, static
 from mrsa_jax._core.status import Status
 from mrsa_jax._core.streams import Stream, fold
 from mrsa_jax._core.traced import is_traced, needs_values
@@ -76,14 +76,12 @@ class RingAverage:
 
     quantizer: Any  # a Quantizer; while JAX rebuilds the pytree, anything
     key_material: Array
-    plan: SegmentPlan = dataclasses.field(metadata={"static": True})
-    fidelity: Fidelity = dataclasses.field(metadata={"static": True})
+    plan: SegmentPlan = static()
+    fidelity: Fidelity = static()
     rule: Any = None
     steps: Any = None
     clip_rule: Any = None
-    total_weight: int | None = dataclasses.field(
-        default=None, metadata={"static": True}
-    )
+    total_weight: int | None = static(default=None)
     noise: Any = None
 
     @property
@@ -109,14 +107,14 @@ class RingAverage:
 
     def aggregate(
         self,
-        key: Key[Array, ""],
+        key: PRNGKey,
         state: AggregatorState,
         updates: Float32[Array, "participants dim"],
         members: Integer[Array, " participants"],
         survivors: Bool[Array, " participants"] | Bool[Array, "5 participants"],
         weights: ArrayLike | Sequence[object] | None = None,
         *,
-        assignment_key: Key[Array, ""] | None = None,
+        assignment_key: PRNGKey | None = None,
     ) -> tuple[AggregateOut, AggregatorState]:
         """Average one round's updates.
 
@@ -162,6 +160,7 @@ class RingAverage:
             f"must have the shape {shape}",
             values.shape,
         )
+        # a rule moves the clip range from round to round
         quantizer = state.present(self.clip_rule, self.quantizer)
         graph_key = (
             fold(key, int(Stream.ASSIGNMENT))
@@ -210,20 +209,30 @@ class RingAverage:
         Raises:
             ConfigurationError: As `aggregate`.
         """
-        rule = "must not be set: the aggregator was built without `max_weight`"
-        require(self.total_weight is not None, "weights", rule)
+        require(
+            self.total_weight is not None,
+            "weights",
+            "must not be set: the aggregator was built without `max_weight`",
+        )
         passed: Any = (
             np.ones(self.num_participants, np.uint32) if weights is None else weights
         )
         if isinstance(passed, jax.core.Tracer):
-            integers = bool(jnp.issubdtype(passed.dtype, jnp.integer))
-            require(integers, "weights", "must be integers", f"dtype {passed.dtype}")
+            require(
+                bool(jnp.issubdtype(passed.dtype, jnp.integer)),
+                "weights",
+                "must be integers",
+                f"dtype {passed.dtype}",
+            )
             checked: Any = passed.astype(jnp.uint32)
         else:
             checked = check_weights(passed, "weights")
-        fits = checked.shape == (self.num_participants,)
-        rule = f"must be {self.num_participants}, one a slot"
-        require(fits, "weights", rule, checked.shape)
+        require(
+            checked.shape == (self.num_participants,),
+            "weights",
+            f"must be {self.num_participants}, one a slot",
+            checked.shape,
+        )
         if is_traced(checked, cohort):
             return jnp.where(cohort, checked, 0)
         checked = np.where(np.asarray(cohort), checked, np.uint32(0))
@@ -241,15 +250,15 @@ class RingAverage:
 @needs_values
 def ring_average(
     quantizer: Quantizer,
-    num_participants: int | np.integer,
-    dim: int | np.integer,
+    num_participants: Whole,
+    dim: Whole,
     *,
-    modulus_bits: int | np.integer = 32,
+    modulus_bits: Whole = 32,
     fidelity: Fidelity = "array",
-    key_material: int | np.integer | bytes | ArrayLike = 0,
+    key_material: Whole | bytes | ArrayLike = 0,
     rule: GraphRule | None = None,
     steps: StepDropout | None = None,
-    max_weight: int | np.integer | ArrayLike | Sequence[object] | None = None,
+    max_weight: Whole | ArrayLike | Sequence[object] | None = None,
     clip_rule: ClipRule | None = None,
     noise: RingNoise | None = None,
 ) -> RingAverage:
@@ -388,7 +397,11 @@ _OK = np.int32(Status.OK)
 
 @jax.jit
 def _decide(
-    rule: GraphRule | None, key: Array, alive: Array, members: Array, is_finite: Array
+    rule: GraphRule | None,
+    key: Array,
+    alive: Array,
+    members: Array,
+    is_finite: Array,
 ) -> tuple[SlotRound, Array]:
     """Decide what is learnt, and whose upload fails as their update is not finite.
 
@@ -409,7 +422,10 @@ def _decide(
 
 @jax.jit
 def _present(
-    alive: Array, failed: Array, shares: Array, round_: SlotRound
+    alive: Array,
+    failed: Array,
+    shares: Array,
+    round_: SlotRound,
 ) -> tuple[Array, Array, Array]:
     """Return the share of the senders' coordinates that was clipped, and who is summed.
 
@@ -459,7 +475,11 @@ def _weigh(codes: Array, weights: Array) -> Array:
 
 @functools.partial(jax.jit, static_argnames=("dim",))
 def _totals(
-    result: RingResult, of_round: Array, summed: Array, wrapped: Array, dim: int
+    result: RingResult,
+    of_round: Array,
+    summed: Array,
+    wrapped: Array,
+    dim: int,
 ) -> tuple[Array, Array, Array, Array, Array]:
     """Split a ring total into codes and weight.
 
@@ -486,6 +506,7 @@ def _decode(
 ) -> Array:
     # as when compiled apart: fused, the last bits could differ between fidelities
     quantizer, total, weight = lax.optimization_barrier((quantizer, total, weight))
+    # weights of 0 divide nothing: the mean is withheld below
     divisor = jnp.maximum(weight, 1).astype(jnp.float32)
     mean = quantizer.decode(totals_of(quantizer, total, weight, bits), weight) / divisor
     mean = jnp.where((status == _OK) & (weight > 0), mean, 0)

@@ -33,7 +33,9 @@ _Limits = Int32[Array, " n"]
 
 
 def is_reliable(
-    adjacency: _Matrix, survivors: _Matrix, thresholds: _Matrix
+    adjacency: _Matrix,
+    survivors: _Matrix,
+    thresholds: _Matrix,
 ) -> bool | Bool[np.ndarray | Array, "*rounds"]:
     """Return whether the sum over V_3 can be unmasked (Theorem 1).
 
@@ -79,7 +81,9 @@ def is_reliable(
 
 
 def is_private(
-    adjacency: _Matrix, survivors: _Matrix, thresholds: _Matrix
+    adjacency: _Matrix,
+    survivors: _Matrix,
+    thresholds: _Matrix,
 ) -> bool | Bool[np.ndarray | Array, "*rounds"]:
     """Return whether no sum over a part of V_3 can be unmasked (Theorem 2).
 
@@ -121,7 +125,9 @@ def is_private(
 
 
 def learned_sets(
-    adjacency: _Matrix, survivors: _Matrix, thresholds: _Matrix
+    adjacency: _Matrix,
+    survivors: _Matrix,
+    thresholds: _Matrix,
 ) -> Bool[np.ndarray, "sets clients"]:
     """Return the sets of clients whose sums can be unmasked, one a row.
 
@@ -206,7 +212,9 @@ def can_be_unmasked(
 
 @needs_values
 def check_round(
-    adjacency: _Matrix, survivors: _Matrix, thresholds: _Matrix
+    adjacency: _Matrix,
+    survivors: _Matrix,
+    thresholds: _Matrix,
 ) -> tuple[
     Bool[np.ndarray, "clients clients"],
     Bool[np.ndarray, "5 clients"],
@@ -247,21 +255,31 @@ def _check_survivors(survivors: _Matrix, clients: int) -> Any:
     is_known = not isinstance(survivors, jax.core.Tracer)
     alive: Any = host_array(survivors, "survivors") if is_known else survivors
     require(alive.dtype == np.bool_, "survivors", "must hold bools", str(alive.dtype))
-    rule = f"must have shape (5, {clients}): V_0 to V_4 of the graph's clients"
-    require(alive.shape[-2:] == (5, clients), "survivors", rule, alive.shape)
+    require(
+        alive.shape[-2:] == (5, clients),
+        "survivors",
+        f"must have shape (5, {clients}): V_0 to V_4 of the graph's clients",
+        alive.shape,
+    )
     if is_traced(alive):
         return alive
     back = np.argwhere(alive[..., 1:, :] & ~alive[..., :-1, :])
-    rule = "must be nested, each set within the one before"
     problems = [
         f"client {at[-1]} in V_{at[-2] + 1} and not in V_{at[-2]}" for at in back[:1]
     ]
-    require(not problems, "survivors", rule, *problems)
+    require(
+        not problems,
+        "survivors",
+        "must be nested, each set within the one before",
+        *problems,
+    )
     return alive
 
 
 def check_rounds(
-    adjacency: _Matrix, survivors: _Matrix, thresholds: _Matrix
+    adjacency: _Matrix,
+    survivors: _Matrix,
+    thresholds: _Matrix,
 ) -> tuple[Any, Any, Any]:
     """Check one round or, along leading axes, many; arrays may be traced."""
     graphs = check_adjacency(adjacency, batch=True)
@@ -280,8 +298,12 @@ def _verdict(core: Callable[..., Array], *round_: _Matrix) -> Any:
         np.broadcast_shapes(graphs.shape[:-2], alive.shape[:-2], limits.shape[:-1])
     except ValueError:
         shapes = [str(a.shape) for a in (graphs, alive, limits)]
-        rule = "must have leading axes that broadcast with the rest"
-        require(False, "survivors", rule, *shapes)
+        require(
+            False,
+            "survivors",
+            "must have leading axes that broadcast with the rest",
+            *shapes,
+        )
     # axes that broadcast are meant to, whatever a user forbids elsewhere
     with jax.numpy_rank_promotion("allow"):
         verdict = core(*map(on_device, (graphs, alive, limits)))
@@ -295,7 +317,9 @@ def _verdict(core: Callable[..., Array], *round_: _Matrix) -> Any:
 
 
 def _informative(
-    adjacency: _Graph, survivors: _Alive, thresholds: _Limits
+    adjacency: _Graph,
+    survivors: _Alive,
+    thresholds: _Limits,
 ) -> Bool[Array, " n"]:
     """Return of whom enough shares came back (Definition 3).
 
@@ -305,12 +329,15 @@ def _informative(
     same.
     """
     answered = survivors[4]
+    # shares that its neighbours hold, and its own
     from_others = jnp.sum(adjacency & answered[None, :], axis=1, dtype=jnp.int32)
     return from_others + answered.astype(jnp.int32) >= thresholds
 
 
 def _reliable(
-    adjacency: _Graph, survivors: _Alive, thresholds: _Limits
+    adjacency: _Graph,
+    survivors: _Alive,
+    thresholds: _Limits,
 ) -> Bool[Array, ""]:
     """Return `is_reliable` of checked arrays."""
     summed = survivors[3]
@@ -319,7 +346,9 @@ def _reliable(
 
 
 def _private(
-    adjacency: _Graph, survivors: _Alive, thresholds: _Limits
+    adjacency: _Graph,
+    survivors: _Alive,
+    thresholds: _Limits,
 ) -> Bool[Array, ""]:
     """Return `is_private` of checked arrays."""
     label = component_labels(adjacency, survivors[3])
@@ -330,7 +359,9 @@ def _private(
 
 
 def learnt_components(
-    adjacency: _Graph, survivors: _Alive, thresholds: _Limits
+    adjacency: _Graph,
+    survivors: _Alive,
+    thresholds: _Limits,
 ) -> Int32[Array, " n"]:
     """Label the clients of V_3 whose component's sum can be unmasked.
 
@@ -349,7 +380,10 @@ def learnt_components(
 
 
 def _unmasked(
-    adjacency: _Graph, survivors: _Alive, thresholds: _Limits, label: Int32[Array, " n"]
+    adjacency: _Graph,
+    survivors: _Alive,
+    thresholds: _Limits,
+    label: Int32[Array, " n"],
 ) -> Bool[Array, " n"]:
     """Mark the clients in components of G_3 all of whose C_l+ is informative."""
     silent = ~_informative(adjacency, survivors, thresholds)

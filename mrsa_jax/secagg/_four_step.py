@@ -16,8 +16,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
-from jaxtyping import Array, Bool, Key
+from jaxtyping import Array, Bool
 
+from mrsa_jax._core.array_types import PRNGKey, Whole
 from mrsa_jax._core.arrays import on_device
 from mrsa_jax._core.round_rules import block_numbers
 from mrsa_jax._core.status import Status
@@ -55,16 +56,16 @@ _shares_of = jax.jit(share_secrets)
 
 @needs_values
 def aggregate(
-    seed: int | np.integer | bytes | Key[Array, ""],
+    seed: Whole | bytes | PRNGKey,
     inputs: ArrayLike | list[object],
     adjacency: ArrayLike | list[object],
     survivors: ArrayLike | list[object],
     thresholds: ArrayLike | list[int],
-    modulus_bits: int | np.integer | None = None,
+    modulus_bits: Whole | None = None,
     *,
-    modulus: int | np.integer | None = None,
+    modulus: Whole | None = None,
     seeds: Seeds | None = None,
-    round_index: int | np.integer = 0,
+    round_index: Whole = 0,
     keep_padded: bool = True,
     plan: SegmentPlan | None = None,
     consistency: bool = False,
@@ -166,6 +167,7 @@ def aggregate(
     signs: np.ndarray | None = None
     if consistency or labels is not None:
         alive, signs = signing(graph, alive, limits)
+    # whoever refuses a list is gone from here on
     setting = setting._replace(survivors=alive)
     clock = [time.perf_counter()]
     material = _material(seed, setting.digest)
@@ -200,7 +202,10 @@ def aggregate(
 
 
 def _padded_and_totals(
-    seeds: Seeds, setting: RoundSetting, summed: np.ndarray, keep_padded: bool
+    seeds: Seeds,
+    setting: RoundSetting,
+    summed: np.ndarray,
+    keep_padded: bool,
 ) -> tuple[np.ndarray, tuple[np.ndarray, ...]]:
     """Return the inputs that V3 sent, and the sums over those who are summed."""
     alive = setting.survivors
@@ -258,12 +263,18 @@ def _check_fits(seeds: Seeds, n: int, pairs: np.ndarray) -> None:
     shapes = (tuple(seeds.self_seed.shape), tuple(seeds.pair_seed.shape))
     expected = ((n, 8), (len(pairs), 8))
     require(shapes == expected, "seeds", f"must have shapes {expected}", shapes)
-    same = np.array_equal(seeds.edges, pairs)
-    rule = "must belong to the edges of `adjacency`, in lexicographic order"
-    require(same, "seeds", rule)
+    require(
+        np.array_equal(seeds.edges, pairs),
+        "seeds",
+        "must belong to the edges of `adjacency`, in lexicographic order",
+    )
     ids = np.asarray(seeds.client_ids)
-    in_order = np.array_equal(ids, np.arange(n))
-    require(in_order, "seeds", "must number the clients from 0", ids.tolist())
+    require(
+        np.array_equal(ids, np.arange(n)),
+        "seeds",
+        "must number the clients from 0",
+        ids.tolist(),
+    )
 
 
 @functools.partial(jax.jit, static_argnames=("n",))
@@ -303,7 +314,11 @@ def _share(
 
 @functools.partial(jax.jit, static_argnames=("rows",))
 def _coefficients(
-    material: Array, degree: ArrayLike, rows: int, label: ArrayLike, index: ArrayLike
+    material: Array,
+    degree: ArrayLike,
+    rows: int,
+    label: ArrayLike,
+    index: ArrayLike,
 ) -> Array:
     """Return uint32[n, rows, 9] uniform below p, zeros from each client's degree on.
 
@@ -365,7 +380,11 @@ def _recovered(
 
 @jax.jit
 def _interpolated(
-    shares: tuple[Array, Array], front: Array, points: Array, used: Array, sends: Array
+    shares: tuple[Array, Array],
+    front: Array,
+    points: Array,
+    used: Array,
+    sends: Array,
 ) -> Array:
     self_shares, key_shares = (
         jnp.take_along_axis(part, front[:, None, :], axis=2) for part in shares

@@ -9,7 +9,6 @@ stream `ASSIGNMENT`. Symbols: G -> `graph`; t_i -> `threshold`; V0 to V4 -> rows
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -19,7 +18,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Int32, Key
 
 from mrsa_jax._core.arrays import check_thresholds, on_device
-from mrsa_jax._core.pytrees import pytree
+from mrsa_jax._core.pytrees import pytree, static
 from mrsa_jax._core.round_rules import (
     LearntRound,
     SplitPolicy,
@@ -78,8 +77,8 @@ class GraphRule:
     graph: Any  # a GraphModel; while JAX rebuilds the pytree, anything
     threshold: Any
     labels: Array
-    policy: str = dataclasses.field(metadata={"static": True})
-    keeps_blocks: bool = dataclasses.field(default=False, metadata={"static": True})
+    policy: str = static()
+    keeps_blocks: bool = static(default=False)
 
     @property
     def num_participants(self) -> int:
@@ -217,9 +216,11 @@ def graph_rule(
 
     Source: CCESA, Definition 3, Theorems 1 and 2; Remark 4 for t.
     """
-    is_graph = isinstance(graph, GraphModel)
     require(
-        is_graph, "graph", "must be a `GraphModel`, e.g. `graphs.complete(n)`", graph
+        isinstance(graph, GraphModel),
+        "graph",
+        "must be a `GraphModel`, e.g. `graphs.complete(n)`",
+        graph,
     )
     slots = int(graph.num_clients)
     clients = check_integer(num_clients, "num_clients", 1)

@@ -52,7 +52,10 @@ def edge_places(block: Block, round_: Round) -> Any:
 
 
 def pads_by_arrays(
-    round_: Round, edges: tuple[Edges, ...], plan: SegmentPlan, padded: bool
+    round_: Round,
+    edges: tuple[Edges, ...],
+    plan: SegmentPlan,
+    padded: bool,
 ) -> tuple[Array, RingResult]:
     """Pad and sum a round's blocks.
 
@@ -74,7 +77,11 @@ def pads_by_arrays(
 
 
 def _pads_of(
-    chunk: int, round_: Round, edges: tuple[Edges, ...], plan: SegmentPlan, padded: bool
+    chunk: int,
+    round_: Round,
+    edges: tuple[Edges, ...],
+    plan: SegmentPlan,
+    padded: bool,
 ) -> tuple[Array, RingResult]:
     participants, dim = round_.inputs.shape
     out: Array | None = None
@@ -89,9 +96,7 @@ def _pads_of(
             round_,
             _stacked([edges[number] for number in numbers]),
             _places(blocks, numbers, round_),
-            jax.tree.map(
-                lambda *leaves: np.stack(leaves), *(ring_of(b.modulus) for b in blocks)
-            ),
+            rings_of(blocks),
             out,
             num_blocks=padded_length(max(_keystream_blocks(block) for block in blocks)),
             chunk=chunk,
@@ -102,6 +107,21 @@ def _pads_of(
             statuses[number] = status[row]
     rows = jnp.zeros((0, dim), jnp.uint32) if out is None else out
     return rows, RingResult(tuple(totals), jnp.stack(statuses))
+
+
+def rings_of(blocks: list[Block]) -> Ring:
+    """Return the rings of blocks of one kind, each number stacked over them."""
+    rings = [ring_of(block.modulus) for block in blocks]
+    stacked: Ring = jax.tree.map(lambda *leaves: np.stack(leaves), *rings)
+    return stacked
+
+
+def members_of(blocks: list[Block], size: int, nobody: int) -> np.ndarray:
+    """Return int32[blocks, size], the members of each and nobody behind them."""
+    members = np.full((len(blocks), size), nobody, np.int32)
+    for row, block in zip(members, blocks, strict=True):
+        row[: len(block.members)] = block.members
+    return members
 
 
 def _keystream_blocks(block: Block) -> int:
@@ -126,9 +146,7 @@ def classes_of(plan: SegmentPlan) -> list[list[int]]:
 
 def _places(blocks: list[Block], numbers: list[int], round_: Round) -> Place:
     size = padded_length(max(len(block.members) for block in blocks))
-    members = np.full((len(blocks), size), round_.inputs.shape[0], np.int32)
-    for row, block in zip(members, blocks, strict=True):
-        row[: len(block.members)] = block.members
+    members = members_of(blocks, size, round_.inputs.shape[0])
     starts, stops = np.asarray([(b.start, b.stop) for b in blocks], np.int32).T
     first = jnp.asarray(round_.first)
     return Place(members, starts, stops, first + jnp.asarray(numbers, jnp.uint32))
@@ -141,6 +159,7 @@ def _stacked(edges: list[Edges]) -> Edges:
     lib: Any = np if is_host else jnp
     places, seeds = [], []
     for each in edges:
+        # places of -1 name nobody, so that their seeds are never used
         more = ((0, count - each.places.shape[0]), (0, 0))
         places.append(lib.pad(each.places, more, constant_values=-1))
         seeds.append(lib.pad(each.seeds, more))
@@ -310,7 +329,9 @@ def _block_by_xla(
 
 
 def _used(
-    table: Table, streams: list[Array], odd: Array
+    table: Table,
+    streams: list[Array],
+    odd: Array,
 ) -> tuple[tuple[Array, ...], Array]:
     """Sum the streams of each client's even row of uses (0) or odd one (1).
 

@@ -108,7 +108,12 @@ _WORDS = ("low_bits", "modulus", "shift", "divisor", "reciprocal")
 
 
 def _kernel(
-    is_power: bool, each: int, clients: int, pairs: int, num_inputs: int, *refs: Any
+    is_power: bool,
+    each: int,
+    clients: int,
+    pairs: int,
+    num_inputs: int,
+    *refs: Any,
 ) -> None:
     """Pad `each` clients' inputs of one tile, and sum what the server keeps."""
     inputs, members, sends, bounds, numbers, seeds, heads, uses = refs[:8]

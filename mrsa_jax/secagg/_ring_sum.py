@@ -28,8 +28,14 @@ from mrsa_jax._core.prime import is_power_of_two, words_per_residue
 from mrsa_jax._core.status import FEWEST_IN_A_SUM, Status
 from mrsa_jax._core.threads import start_over_cores
 from mrsa_jax._core.traced import is_traced
-from mrsa_jax.modular import Ring, ring_of, ring_sum_over
-from mrsa_jax.secagg._pad_arrays import classes_of, edge_places, pads_by_arrays
+from mrsa_jax.modular import Ring, ring_sum_over
+from mrsa_jax.secagg._pad_arrays import (
+    classes_of,
+    edge_places,
+    members_of,
+    pads_by_arrays,
+    rings_of,
+)
 from mrsa_jax.secagg._pad_tables import PAIR_PAD, SELF_PAD, Edges, Round, status_of
 from mrsa_jax.secagg.plans import Block, RingResult, SegmentPlan
 from mrsa_jax.secagg.seeds import Seeds, edge_rows, nonce_word, padded_length
@@ -157,7 +163,10 @@ def ring_sum(
 
 
 def padded_and_sum(
-    round_: Round, plan: SegmentPlan, *, padded: bool = True
+    round_: Round,
+    plan: SegmentPlan,
+    *,
+    padded: bool = True,
 ) -> tuple[Array, RingResult]:
     """Return padded inputs (no rows unless `padded`) and sums, from one set of pads."""
     # The same bits in every form. `_pad_loops` makes each keystream in cache and adds
@@ -189,8 +198,13 @@ def checked_round(
     require(values.ndim == 2, "inputs", rule, values.shape)
     participants, dim = values.shape
     ids = seeds.client_ids.shape
-    fits = ids == (participants,)
-    require(fits, "seeds", "must match `inputs`", ids, values.shape)
+    require(
+        ids == (participants,),
+        "seeds",
+        "must match `inputs`",
+        ids,
+        values.shape,
+    )
     rows = seeds.pair_seed.shape[0]
     edges = seeds.edges.shape[0]
     require(rows == edges, "seeds", "must have a pair seed for each edge", rows, edges)
@@ -198,10 +212,18 @@ def checked_round(
         max(block.members[-1] for block in plan) + 1,
         max(block.stop for block in plan),
     )
-    fits = needed[0] <= participants and needed[1] <= dim
-    require(fits, "plan", "must fit the shape of `inputs`", needed, values.shape)
-    is_single = present is None or survivors is None
-    require(is_single, "present", "must not be set if `survivors` is given")
+    require(
+        needed[0] <= participants and needed[1] <= dim,
+        "plan",
+        "must fit the shape of `inputs`",
+        needed,
+        values.shape,
+    )
+    require(
+        present is None or survivors is None,
+        "present",
+        "must not be set if `survivors` is given",
+    )
     if survivors is not None:
         shape = (5, participants)
         rule = f"must have the shape {shape}"
@@ -217,7 +239,10 @@ def checked_round(
 
 
 def _checked_flags(
-    flags: object, argument: str, shape: tuple[int, ...], rule: str
+    flags: object,
+    argument: str,
+    shape: tuple[int, ...],
+    rule: str,
 ) -> Any:
     array = _array(flags)
     require(array.dtype == np.bool_, argument, "must be bool", array.dtype)
@@ -239,18 +264,13 @@ def plain_sums(inputs: Array, sends: Array, plan: SegmentPlan) -> RingResult:
         blocks = [plan[number] for number in numbers]
         size = max(len(block.members) for block in blocks)
         width = max(block.stop - block.start for block in blocks)
-        members = np.full((len(blocks), size), -1, np.int32)
-        for row, block in zip(members, blocks, strict=True):
-            row[: len(block.members)] = block.members
         # a shorter block at the end of the inputs reads what lies before it, too
         starts = [min(block.start, inputs.shape[1] - width) for block in blocks]
-        rings = jax.tree.map(
-            lambda *leaves: np.stack(leaves), *(ring_of(b.modulus) for b in blocks)
-        )
         sum_block = functools.partial(
             _plain_sum, on_device(inputs), on_device(sends), width
         )
-        items = (members, np.asarray(starts, np.int32), rings)
+        members = members_of(blocks, size, -1)
+        items = (members, np.asarray(starts, np.int32), rings_of(blocks))
         sums, status = map_tiles(
             sum_block, items, at_once("segments", 4 * size * width)
         )
@@ -262,7 +282,10 @@ def plain_sums(inputs: Array, sends: Array, plan: SegmentPlan) -> RingResult:
 
 
 def _plain_sum(
-    inputs: Array, sends: Array, width: int, item: tuple[Array, Array, Ring]
+    inputs: Array,
+    sends: Array,
+    width: int,
+    item: tuple[Array, Array, Ring],
 ) -> tuple[Array, Array]:
     """Sum the inputs of some members who send, from a coordinate on.
 
@@ -337,7 +360,9 @@ class _Pairs:
 
 
 def _compiled(
-    round_: Round, plan: SegmentPlan, padded: bool
+    round_: Round,
+    plan: SegmentPlan,
+    padded: bool,
 ) -> tuple[Array, RingResult]:
     from mrsa_jax._core.chacha20_loops import TILE
     from mrsa_jax.secagg._pad_loops import pad_tiles

@@ -15,6 +15,7 @@ import numpy as np
 from jax.typing import ArrayLike
 from jaxtyping import Array
 
+from mrsa_jax._core.array_types import Whole
 from mrsa_jax._core.prime import words_per_residue
 from mrsa_jax._core.pytrees import pytree
 from mrsa_jax._core.status import STEPS, STEPS_WITH_CHECK
@@ -117,8 +118,8 @@ def round_costs(
     adjacency: ArrayLike | Sequence,
     survivors: ArrayLike | Sequence,
     thresholds: ArrayLike | Sequence,
-    dim: int | np.integer | None = None,
-    modulus: int | np.integer | None = None,
+    dim: Whole | None = None,
+    modulus: Whole | None = None,
     *,
     plan: SegmentPlan | None = None,
     signers: ArrayLike | Sequence | None = None,
@@ -171,9 +172,13 @@ def round_costs(
     summed = without_lonely(sums, alive[..., 3, :], blocks)
     signs = None if signers is None else np.asarray(signers)
     if signs is not None:
-        fits = signs.dtype == np.bool_ and signs.shape == summed.shape
-        rule = f"must be bool{list(summed.shape)}"
-        require(fits, "signers", rule, signs.dtype, signs.shape)
+        require(
+            signs.dtype == np.bool_ and signs.shape == summed.shape,
+            "signers",
+            f"must be bool{list(summed.shape)}",
+            signs.dtype,
+            signs.shape,
+        )
     return count_costs(CheckedRounds(graph, alive, limits, summed, sums), signs)
 
 
@@ -289,16 +294,29 @@ def _near(edges: np.ndarray, members: np.ndarray, weights: Any = 1.0) -> np.ndar
 
 
 def _blocks(
-    plan: object, num_clients: int, dim: object, modulus: object
+    plan: object,
+    num_clients: int,
+    dim: object,
+    modulus: object,
 ) -> SegmentPlan:
     """Return the checked plan, or one block of everybody."""
     if plan is None:
-        rule = "must be given, with `modulus`, where there is no `plan`"
-        require(dim is not None and modulus is not None, "dim", rule, dim, modulus)
+        require(
+            dim is not None and modulus is not None,
+            "dim",
+            "must be given, with `modulus`, where there is no `plan`",
+            dim,
+            modulus,
+        )
         d, ring = check_integer(dim, "dim", 1), check_modulus(modulus)
         return (Block(tuple(range(num_clients)), 0, d, ring),)
-    rule = "must be given without `dim` and `modulus`"
-    require(dim is None and modulus is None, "plan", rule, dim, modulus)
+    require(
+        dim is None and modulus is None,
+        "plan",
+        "must be given without `dim` and `modulus`",
+        dim,
+        modulus,
+    )
     return segment_plan(plan, num_clients)
 
 
@@ -328,11 +346,11 @@ def _pads_of(plan: SegmentPlan, num_clients: int) -> _Pads:
 
 
 def expected_costs(
-    num_clients: int | np.integer,
+    num_clients: Whole,
     degree: float | int,
-    threshold: int | np.integer,
-    dim: int | np.integer,
-    modulus: int | np.integer,
+    threshold: Whole,
+    dim: Whole,
+    modulus: Whole,
     *,
     step_dropout_rate: float | int = 0.0,
 ) -> RoundCosts:
@@ -378,6 +396,7 @@ def expected_costs(
     t = check_integer(threshold, "threshold", 1)
     pads = _pads_of(_blocks(None, n, dim, modulus), n)
     words = pads.shared_words
+    # chance to be in V0 to V4
     stay = (1.0 - q) ** np.arange(5)
     sends = np.repeat(stay[1:, None], n, axis=1)
     near1, near2, near3 = (np.full(n, k * stay[s]) for s in (1, 2, 3))
@@ -399,7 +418,9 @@ def expected_costs(
 
 
 def fedavg_costs(
-    num_clients: int | np.integer, dim: int | np.integer, modulus: int | np.integer
+    num_clients: Whole,
+    dim: Whole,
+    modulus: Whole,
 ) -> RoundCosts:
     """Count the costs of a plain sum: the residues of each client, nothing else.
 
@@ -447,7 +468,10 @@ class _Counts(NamedTuple):
 
 
 def _assemble(
-    sends: np.ndarray, counts: _Counts, t: np.ndarray, residue_bytes: np.ndarray
+    sends: np.ndarray,
+    counts: _Counts,
+    t: np.ndarray,
+    residue_bytes: np.ndarray,
 ) -> RoundCosts:
     """Compute costs from the messages that arrive and the neighbours that remain."""
     near1, near2, near3 = counts[:3]
@@ -491,7 +515,9 @@ def _assemble(
 
 
 def _operations(
-    amounts: dict[str, dict[int, np.ndarray]], zero: np.ndarray, axis: int
+    amounts: dict[str, dict[int, np.ndarray]],
+    zero: np.ndarray,
+    axis: int,
 ) -> list[np.ndarray]:
     """Lay out the operations of each kind at each of the four steps."""
     operations = []

@@ -45,7 +45,10 @@ class AggregatorState(NamedTuple):
         return clip_rule.apply(quantizer, self.half_width)
 
     def after(
-        self, clip_rule: ClipRule | None, update: Array, is_learnt: Array
+        self,
+        clip_rule: ClipRule | None,
+        update: Array,
+        is_learnt: Array,
     ) -> AggregatorState:
         """Return the state after a round."""
         width = self.half_width
@@ -135,13 +138,18 @@ class Aggregator(Protocol):
 
 
 def survivors_by_step(
-    steps: StepDropout | None, key: Key[Array, ""], survivors: Any, count: int
+    steps: StepDropout | None,
+    key: Key[Array, ""],
+    survivors: Any,
+    count: int,
 ) -> Bool[Array, "5 participants"]:
     """Return V0 to V4 by slot: as passed, or drawn by an average's own steps."""
     require(survivors.dtype == np.bool_, "survivors", "must be bool", survivors.dtype)
-    rule = f"must have one row, or V0 to V4, of {count} slots"
     require(
-        survivors.shape in ((count,), (5, count)), "survivors", rule, survivors.shape
+        survivors.shape in ((count,), (5, count)),
+        "survivors",
+        f"must have one row, or V0 to V4, of {count} slots",
+        survivors.shape,
     )
     cohort = on_device(survivors)
     if cohort.ndim == 2:
@@ -156,9 +164,11 @@ def key_words(key_material: object) -> Array:
     if isinstance(key_material, int | np.integer | bytes):
         return material_of(key_material)
     words = on_device(key_material)
-    valid = words.dtype == jnp.uint32 and words.shape == (8,)
     require(
-        valid, "key_material", "must be uint32[8], an integer or bytes", words.shape
+        words.dtype == jnp.uint32 and words.shape == (8,),
+        "key_material",
+        "must be uint32[8], an integer or bytes",
+        words.shape,
     )
     return words
 
@@ -170,6 +180,9 @@ def _sample(steps: StepDropout, key: Array, cohort: Array) -> Array:
 
 @jax.jit
 def _advance(
-    clip_rule: ClipRule, width: Array, update: Array, is_learnt: Array
+    clip_rule: ClipRule,
+    width: Array,
+    update: Array,
+    is_learnt: Array,
 ) -> Array:
     return clip_rule.advance(width, update, is_learnt)

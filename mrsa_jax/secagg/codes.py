@@ -75,9 +75,8 @@ def noisy_codes(
     require_methods(quantizer, "quantizer", "encode", "decode")
     bits = check_integer(modulus_bits, "modulus_bits", 1, 32)
     values, ids = on_device(updates, jnp.float32), on_device(members).astype(jnp.int32)
-    fits = values.ndim == 2 and ids.shape == values.shape[:1]
     require(
-        fits,
+        values.ndim == 2 and ids.shape == values.shape[:1],
         "members",
         "must be one id for each row of `updates`",
         ids.shape,
@@ -86,9 +85,13 @@ def noisy_codes(
     everybody = jnp.ones(ids.shape, jnp.bool_)
     codes, _, is_finite = encoded(quantizer, key, values, ids)
     if not is_traced(is_finite):
-        rule = "must be finite: a client whose update is not must not send it"
         lost = np.flatnonzero(~np.asarray(is_finite)).tolist()
-        require(not lost, "updates", rule, *(f"row {row}" for row in lost[:1]))
+        require(
+            not lost,
+            "updates",
+            "must be finite: a client whose update is not must not send it",
+            *(f"row {row}" for row in lost[:1]),
+        )
     on_steps = None if noise is None else on_lattice(noise, quantizer)
     return with_noise(quantizer, on_steps, key, codes, ids, everybody, bits=bits)[0]
 
@@ -116,7 +119,10 @@ class Encoded(NamedTuple):
 
 @jax.jit
 def encoded(
-    quantizer: Quantizer, key: Array, updates: Array, members: Array
+    quantizer: Quantizer,
+    key: Array,
+    updates: Array,
+    members: Array,
 ) -> Encoded:
     """Encode each client's update, and mark those that are finite."""
     # as when compiled apart

@@ -20,6 +20,10 @@ from mrsa_jax._core.traced import needs_values
 from mrsa_jax.secagg.plans import SegmentPlan, memberships
 from mrsa_watch._base.errors import require
 
+_Graph = Bool[np.ndarray, "n n"]
+_Alive = Bool[np.ndarray, "5 n"]
+_Clients = Bool[np.ndarray, " n"]
+
 
 @needs_values
 def admitted(
@@ -76,7 +80,7 @@ def without_lonely(
 
 def check_blocks(
     blocks: Int[np.ndarray, " n"],
-    adjacency: Bool[np.ndarray, "n n"],
+    adjacency: _Graph,
     thresholds: Integer[np.ndarray, " n"],
     colluders: int = 0,
 ) -> None:
@@ -96,21 +100,30 @@ def check_blocks(
         return
     settings = np.column_stack([closed, thresholds])[in_graph]
     first_mate = np.argmax(mates[np.ix_(in_graph, in_graph)], axis=1)
-    rule = "must give the clients of a block the same neighbours and the same threshold"
-    require(bool((settings == settings[first_mate]).all()), "adjacency", rule)
+    require(
+        bool((settings == settings[first_mate]).all()),
+        "adjacency",
+        "must give the clients of a block the same neighbours and the same threshold",
+    )
     least = (closed.sum(axis=1) + colluders) // 2 + 1
     short = np.flatnonzero(in_graph & (thresholds < least))[:1]
-    rule = "must be more than half of a client's neighbourhood and the colluders in it"
     problems = [f"{thresholds[i]} for client {i}, not {least[i]}" for i in short]
-    require(not problems, "thresholds", rule, *problems)
+    require(
+        not problems,
+        "thresholds",
+        "must be more than half of a client's neighbourhood and the colluders in it",
+        *problems,
+    )
 
 
 def check_plan(blocks: Int[np.ndarray, " n"], plan: SegmentPlan) -> None:
     """Raise `ConfigurationError` if a sum of the plan is over a part of a block."""
     members = memberships(plan, len(blocks))
-    same = bool((whole_blocks(members, blocks) == members).all())
     require(
-        same, "plan", "must sum whole blocks in each of its blocks", blocks.tolist()
+        bool((whole_blocks(members, blocks) == members).all()),
+        "plan",
+        "must sum whole blocks in each of its blocks",
+        blocks.tolist(),
     )
 
 
@@ -123,14 +136,14 @@ class Heeded(NamedTuple):
         summed: bool[n], V3 less those who count as lost (`admitted`).
     """
 
-    survivors: Bool[np.ndarray, "5 n"]
-    summed: Bool[np.ndarray, " n"]
+    survivors: _Alive
+    summed: _Clients
 
 
 def heeded(
     plan: SegmentPlan,
-    adjacency: Bool[np.ndarray, "n n"],
-    survivors: Bool[np.ndarray, "5 n"],
+    adjacency: _Graph,
+    survivors: _Alive,
     thresholds: ArrayLike,
     blocks: Int[np.ndarray, " n"] | None = None,
 ) -> Heeded:
@@ -170,10 +183,10 @@ def heeded(
 
 
 def signing(
-    adjacency: Bool[np.ndarray, "n n"],
-    alive: Bool[np.ndarray, "5 n"],
+    adjacency: _Graph,
+    alive: _Alive,
     thresholds: ArrayLike,
-) -> tuple[Bool[np.ndarray, "5 n"], Bool[np.ndarray, " n"]]:
+) -> tuple[_Alive, _Clients]:
     """Return V0 to V4 with the consistency check, and the clients that sign.
 
     V4 without the check signs; of those remain in V4 the ones of whom, with their
@@ -185,8 +198,6 @@ def signing(
     return checked, signs
 
 
-def holders(
-    adjacency: Bool[np.ndarray, "n n"], present: Bool[np.ndarray, " n"]
-) -> Int[np.ndarray, " n"]:
+def holders(adjacency: _Graph, present: _Clients) -> Int[np.ndarray, " n"]:
     """Count the present holders of shares of each client's secrets."""
     return np.asarray((adjacency & present).sum(axis=1) + present)

@@ -356,6 +356,7 @@ def _parts(
 def _component(near: np.ndarray, rest: np.ndarray, start: int) -> np.ndarray:
     component = np.zeros_like(rest)
     component[start] = True
+    # clients that were reached in the last step
     border = component
     while border.any() and not np.array_equal(component, rest):
         border = near[border].any(axis=0) & rest & ~component

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Array, Bool
 
+from mrsa_jax._core.array_types import Whole
 from mrsa_jax._core.pytrees import pytree
 from mrsa_jax.modular import check_modulus
 from mrsa_jax.quantize.budgets import check_fits
@@ -66,11 +67,11 @@ class RingResult:
 
 
 def complete_plan(
-    num_participants: int | np.integer,
-    dim: int | np.integer,
-    modulus: int | np.integer,
+    num_participants: Whole,
+    dim: Whole,
+    modulus: Whole,
     *,
-    levels: int | np.integer | None = None,
+    levels: Whole | None = None,
 ) -> SegmentPlan:
     """Plan one sum of everybody over all coordinates, in one ring.
 
@@ -101,7 +102,9 @@ def complete_plan(
 
 
 def segment_plan(
-    blocks: Any, num_participants: int | np.integer, dim: int | np.integer | None = None
+    blocks: Any,
+    num_participants: Whole,
+    dim: Whole | None = None,
 ) -> SegmentPlan:
     """Check blocks against a round's sizes and against each other.
 
@@ -136,8 +139,13 @@ def segment_plan(
     rule = "must not cover a participant's coordinate twice"
     for other, block in itertools.combinations(plan, 2):
         if block.start < other.stop and other.start < block.stop:
-            apart = set(block.members).isdisjoint(other.members)
-            require(apart, "blocks", rule, other, block)
+            require(
+                set(block.members).isdisjoint(other.members),
+                "blocks",
+                rule,
+                other,
+                block,
+            )
     if dim is None:
         absent = set(range(participants)).difference(*(b.members for b in plan))
         first = f"client {min(absent, default=0)} in none"
@@ -148,8 +156,12 @@ def segment_plan(
 def _width(blocks: Any) -> int:
     """Return the coordinate at which the last of some blocks ends."""
     is_sequence = isinstance(blocks, tuple | list) and len(blocks) > 0
-    proper = is_sequence and all(isinstance(block, Block) for block in blocks)
-    require(proper, "plan", "must be a tuple of `Block`s", blocks)
+    require(
+        is_sequence and all(isinstance(block, Block) for block in blocks),
+        "plan",
+        "must be a tuple of `Block`s",
+        blocks,
+    )
     return max(check_integer(block.stop, "stop", 1) for block in blocks)
 
 
@@ -158,15 +170,29 @@ def _checked(block: Block, num_participants: int, dim: int) -> Block:
     require(are_integers, "members", "must hold integers", block.members)
     members = tuple(map(int, block.members))
     ascending = all(low < high for low, high in itertools.pairwise(members))
-    rule = "must be ascending and not empty"
-    require(len(members) > 0 and ascending, "members", rule, members)
-    inside = members[0] >= 0 and members[-1] < num_participants
-    rule = "must lie in [0, num_participants)"
-    require(inside, "members", rule, members, num_participants)
+    require(
+        len(members) > 0 and ascending,
+        "members",
+        "must be ascending and not empty",
+        members,
+    )
+    require(
+        members[0] >= 0 and members[-1] < num_participants,
+        "members",
+        "must lie in [0, num_participants)",
+        members,
+        num_participants,
+    )
     start = check_integer(block.start, "start", 0)
     stop = check_integer(block.stop, "stop", 1)
-    rule = "must satisfy 0 <= start < stop <= dim"
-    require(start < stop <= dim, "start", rule, start, stop, dim)
+    require(
+        start < stop <= dim,
+        "start",
+        "must satisfy 0 <= start < stop <= dim",
+        start,
+        stop,
+        dim,
+    )
     modulus = check_modulus(block.modulus)
     if block.levels is not None:
         check_fits(block.levels, len(members), modulus)

@@ -50,7 +50,9 @@ class Seeds:
 
 
 def edge_rows(
-    first: np.ndarray, second: np.ndarray, num_participants: int
+    first: np.ndarray,
+    second: np.ndarray,
+    num_participants: int,
 ) -> np.ndarray:
     """Return the rows of pairs in the lexicographic list of all pairs."""
     low = np.minimum(first, second)
@@ -111,8 +113,12 @@ def key_material(seed: int | np.integer | bytes) -> UInt32[Array, " 8"]:
     if isinstance(seed, bytes):
         payload = b"bytes\x00" + seed
     else:
-        rule = "must be a non-negative integer or bytes"
-        require(is_integer(seed) and int(seed) >= 0, "seed", rule, seed)
+        require(
+            is_integer(seed) and int(seed) >= 0,
+            "seed",
+            "must be a non-negative integer or bytes",
+            seed,
+        )
         number = int(seed)
         length = (number.bit_length() + 7) // 8
         payload = b"int\x00" + number.to_bytes(length, "little")
@@ -171,7 +177,10 @@ def derive_seeds(
 
 
 def seeds_of_pairs(
-    material: Array, members: Array, round_index: Array, pairs: np.ndarray
+    material: Array,
+    members: Array,
+    round_index: Array,
+    pairs: np.ndarray,
 ) -> Seeds:
     """Derive the seeds of a round whose pairs are known, int32[E, 2]."""
     count = len(pairs)

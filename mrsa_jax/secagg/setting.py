@@ -77,11 +77,20 @@ def _check_inputs(
     values = host_array(inputs, "inputs")
     exact = np.issubdtype(values.dtype, np.integer)
     require(exact, "inputs", "must hold integers", str(values.dtype))
-    rule = "must have the shape [clients, dim]"
-    require(values.ndim == 2, "inputs", rule, values.shape)
+    require(
+        values.ndim == 2,
+        "inputs",
+        "must have the shape [clients, dim]",
+        values.shape,
+    )
     require(values.size > 0, "inputs", "must not be empty", values.shape)
-    rule = "must have a row for each client"
-    require(len(values) == num_clients, "inputs", rule, len(values), num_clients)
+    require(
+        len(values) == num_clients,
+        "inputs",
+        "must have a row for each client",
+        len(values),
+        num_clients,
+    )
     if plan is None:
         ring = _check_ring(modulus_bits, modulus)
         _check_range(values, ring, "")
@@ -89,12 +98,22 @@ def _check_inputs(
         return values.astype(np.uint32, copy=False), (block,)
     rule = "must be given without `modulus_bits` and `modulus`"
     rule += ": each block has its own ring"
-    alone = modulus_bits is None and modulus is None
-    require(alone, "plan", rule, modulus_bits, modulus)
+    require(
+        modulus_bits is None and modulus is None,
+        "plan",
+        rule,
+        modulus_bits,
+        modulus,
+    )
     checked = segment_plan(plan, num_clients)
     width = max(block.stop for block in checked)
-    rule = "must have a column for each coordinate"
-    require(values.shape[1] >= width, "inputs", rule, values.shape[1], width)
+    require(
+        values.shape[1] >= width,
+        "inputs",
+        "must have a column for each coordinate",
+        values.shape[1],
+        width,
+    )
     for number, block in enumerate(checked):
         part = values[list(block.members), block.start : block.stop]
         _check_range(part, block.modulus, f" of block {number}")
@@ -103,15 +122,24 @@ def _check_inputs(
 
 def _check_ring(modulus_bits: object, modulus: object) -> int:
     """Return R from exactly one of b, for 2**b, and R itself."""
-    rule = "must be given, or else `modulus`, and not both"
-    is_one = (modulus_bits is None) != (modulus is None)
-    require(is_one, "modulus_bits", rule, modulus_bits, modulus)
+    require(
+        (modulus_bits is None) != (modulus is None),
+        "modulus_bits",
+        "must be given, or else `modulus`, and not both",
+        modulus_bits,
+        modulus,
+    )
     if modulus is not None:
         return check_modulus(modulus)
     return 2 ** check_integer(modulus_bits, "modulus_bits", 1, 32)
 
 
 def _check_range(values: np.ndarray, modulus: int, where: str) -> None:
-    rule = f"must lie in [0, {modulus}), the ring's residues{where}"
     inside = values.min() >= 0 and values.max() < modulus
-    require(bool(inside), "inputs", rule, int(values.min()), int(values.max()))
+    require(
+        bool(inside),
+        "inputs",
+        f"must lie in [0, {modulus}), the ring's residues{where}",
+        int(values.min()),
+        int(values.max()),
+    )

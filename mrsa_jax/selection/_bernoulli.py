@@ -5,8 +5,7 @@ Source: Multi-RoundSecAgg (AAAI version), Appendix H.1 (i.i.d. random selection)
 
 from __future__ import annotations
 
-import dataclasses
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
@@ -18,7 +17,7 @@ from mrsa_jax._core.array_types import Counts, Flags, Numbers, PerClient, TrialK
 from mrsa_jax._core.arrays import on_device, zeros
 from mrsa_jax._core.factories import also_traced, is_whole, unless_traced
 from mrsa_jax._core.programs import one_program
-from mrsa_jax._core.pytrees import pytree, static
+from mrsa_jax._core.pytrees import Calls, pytree, static
 from mrsa_jax._core.selector import SelectorState
 from mrsa_jax._core.streams import client_words
 from mrsa_jax._core.traced import is_traced
@@ -44,7 +43,7 @@ class BernoulliSelection:
     depends_on_data: ClassVar[bool] = False
     joins_alone: ClassVar[bool] = True
 
-    def typed(self) -> list[tuple[Any, ...]]:
+    def typed(self) -> Calls:
         """Return the call that may have made it."""
         scheme = poisson if self.threshold.ndim else bernoulli
         return [(scheme, self.num_clients, _chance.chances_typed(self.threshold))]
@@ -179,9 +178,12 @@ def poisson(num_clients: int, probability: Numbers) -> BernoulliSelection:
     """
     n = check_size(num_clients, "num_clients")
     chances = _chance.check_chances(probability, "probability", as_data=True)
-    rule = "must be one number or one for each client"
-    fits = chances.ndim == 0 or chances.size == n
-    require(fits, "probability", rule, f"{chances.size} numbers, {n} clients")
+    require(
+        chances.ndim == 0 or chances.size == n,
+        "probability",
+        "must be one number or one for each client",
+        f"{chances.size} numbers, {n} clients",
+    )
     return BernoulliSelection(on_device(_chance.threshold(chances)), n)
 
 
@@ -213,12 +215,12 @@ class BinSelection:
 
     num_bins: Array
     num_clients: int = static()
-    fresh: bool = dataclasses.field(default=False, metadata={"static": True})
+    fresh: bool = static(default=False)
     takes_trials: ClassVar[bool] = True
     depends_on_data: ClassVar[bool] = False
     joins_alone: ClassVar[bool] = True
 
-    def typed(self) -> list[tuple[Any, ...]]:
+    def typed(self) -> Calls:
         """Return the call that may have made it."""
         return [(balls_in_bins, self.num_clients, int(self.num_bins))]
 
@@ -257,7 +259,10 @@ class BinSelection:
 
 @also_traced
 def balls_in_bins(
-    num_clients: int, num_bins: int | Array, *, fresh: bool = False
+    num_clients: int,
+    num_bins: int | Array,
+    *,
+    fresh: bool = False,
 ) -> BinSelection:
     """Return the scheme in which each client draws one of b bins, uniformly, by itself.
 

@@ -22,7 +22,7 @@ from mrsa_jax._core.array_types import Flags, PerClient, TrialKeys
 from mrsa_jax._core.arrays import on_device, zeros
 from mrsa_jax._core.factories import also_traced, is_whole, plain, unless_traced
 from mrsa_jax._core.programs import one_program
-from mrsa_jax._core.pytrees import pytree, static
+from mrsa_jax._core.pytrees import Calls, pytree, static
 from mrsa_jax._core.selector import SelectorState
 from mrsa_jax._core.traced import is_traced
 from mrsa_jax.selection import _ranking
@@ -90,7 +90,7 @@ class BlockSelection:
         count = self.num_clients // int(self.block_size)
         return dataclasses.replace(self, block_size=jnp.int32(1), num_clients=count)
 
-    def typed(self) -> list[tuple[Any, ...]]:
+    def typed(self) -> Calls:
         """Return the calls that may have made it."""
         n, t = self.num_clients, int(self.block_size)
         k = t * int(self.blocks_per_cohort)
@@ -126,7 +126,11 @@ class BlockSelection:
 
 
 def _choose(
-    scheme: BlockSelection, steps: Steps, words: Words, available: Array, counts: Array
+    scheme: BlockSelection,
+    steps: Steps,
+    words: Words,
+    available: Array,
+    counts: Array,
 ) -> tuple[Array, Array]:
     """Return the cohort and the new counts."""
     blocks, by_use = scheme.blocks_per_cohort, scheme.least_used_blocks
@@ -150,7 +154,9 @@ def _choose(
 
 
 def sizes_as_data(
-    num_clients: Any, cohort_size: Any, privacy_target: Any = 1
+    num_clients: Any,
+    cohort_size: Any,
+    privacy_target: Any = 1,
 ) -> tuple[int, Any, Any]:
     """Return N, K and T as `check_sizes` does; K and T may be traced.
 
@@ -167,7 +173,10 @@ def sizes_as_data(
 
 
 def _build(
-    num_clients: int, block_size: Any, blocks: Any, least_used: Any
+    num_clients: int,
+    block_size: Any,
+    blocks: Any,
+    least_used: Any,
 ) -> BlockSelection:
     size, wanted, by_use = (
         on_device(each, np.int32) for each in (block_size, blocks, least_used)

@@ -7,21 +7,46 @@ draws only the words that decide it, and nothing is compiled for new sizes.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 from jaxtyping import Array, Bool, Int32
 
-from mrsa_jax._core.array_types import PRNGKey
 from mrsa_jax._core.arrays import on_device
 from mrsa_jax._core.forms import chosen_form
-from mrsa_jax._core.selector import Selector
 from mrsa_jax._core.streams import is_threefry
 from mrsa_jax._core.threads import over_ranges
-from mrsa_jax.availability import Availability
 from mrsa_jax.selection._bernoulli import BernoulliSelection
 from mrsa_jax.selection._blocks import BlockSelection
+
+
+class Rollout(NamedTuple):
+    """A rollout whose arguments were checked.
+
+    Attributes:
+        key: Of the seed.
+        schemes: The selector, who is online among its clients, and what else decides.
+        num_rounds: J.
+        num_trials: B.
+        first: Number of the first trial.
+    """
+
+    key: Array
+    schemes: tuple[Any, ...]
+    num_rounds: int
+    num_trials: int
+    first: int = 0
+
+    @property
+    def num_clients(self) -> int:
+        """N."""
+        return int(self.schemes[0].num_clients)
+
+    def history(self, num_rounds: int) -> np.ndarray:
+        """Return room for some rounds of all trials, bool[B, rounds, N]."""
+        shape = (self.num_trials, num_rounds, self.num_clients)
+        return np.zeros(shape, np.bool_)
 
 
 def runs_loops(key: Any, selector: Any, availability: Any) -> bool:
@@ -45,39 +70,24 @@ def runs_loops(key: Any, selector: Any, availability: Any) -> bool:
     return form == "loops" and is_single and availability._period * clients <= 2**28
 
 
-def counts_by_loops(
-    key: PRNGKey,
-    selector: Selector,
-    availability: Availability,
-    num_rounds: int,
-    num_trials: int,
-    first: int,
-) -> Int32[Array, "trials clients"]:
+def counts_by_loops(job: Rollout) -> Int32[Array, "trials clients"]:
     """Return in how many rounds each client took part."""
-    history = np.empty((num_trials, 0, selector.num_clients), np.bool_)
-    return on_device(_play(key, selector, availability, num_rounds, first, history))
+    return on_device(_play(job, job.history(0)))
 
 
-def history_by_loops(
-    key: PRNGKey,
-    selector: Selector,
-    availability: Availability,
-    num_rounds: int,
-    num_trials: int,
-    first: int,
-) -> Bool[np.ndarray, "trials rounds clients"]:
+def history_by_loops(job: Rollout) -> Bool[np.ndarray, "trials rounds clients"]:
     """Return participation histories on the host."""
-    history = np.zeros((num_trials, num_rounds, selector.num_clients), np.bool_)
-    _play(key, selector, availability, num_rounds, first, history)
+    history = job.history(job.num_rounds)
+    _play(job, history)
     return history
 
 
-def _play(
-    key: Array, scheme: Any, online: Any, rounds: int, first: int, history: np.ndarray
-) -> np.ndarray:
+def _play(job: Rollout, history: np.ndarray) -> np.ndarray:
     """Fill the history, unless it has no rounds; return the counts."""
     from mrsa_jax.selection._loops import LANES, Sizes, Tables, play
 
+    scheme, online = job.schemes
+    rounds = job.num_rounds
     clients = scheme.num_clients
     padding = (0, -clients % LANES)
     chances = np.zeros(0, np.uint32)
@@ -99,12 +109,12 @@ def _play(
     order = np.pad(every, padding)
     limits = np.pad(online._limits(rounds)[:, every], ((0, 0), padding))
     # writable: one type, to be compiled once
-    tables = Tables(np.array(jax.random.key_data(key)), order, limits, chances)
+    tables = Tables(np.array(jax.random.key_data(job.key)), order, limits, chances)
     chained = int(online._period == 0)
     counts = np.empty((len(history), clients), np.int32)
 
     def part(trials: slice) -> None:
-        sizes = Sizes(first + trials.start, rounds, chained, *blocks)
+        sizes = Sizes(job.first + trials.start, rounds, chained, *blocks)
         play(tables, sizes, counts[trials], history[trials])
 
     over_ranges("played", part, len(history))

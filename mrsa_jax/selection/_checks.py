@@ -10,7 +10,9 @@ Fairness = Literal["least_used", "uniform", "greedy"]
 
 
 def check_sizes(
-    num_clients: Any, cohort_size: Any, privacy_target: Any = 1
+    num_clients: Any,
+    cohort_size: Any,
+    privacy_target: Any = 1,
 ) -> tuple[int, int, int]:
     """Return N, K and T as integers.
 
@@ -26,7 +28,9 @@ def check_sizes(
 
 
 def check_grids(
-    num_clients: Any, cohort_size: Any, privacy_target: Any
+    num_clients: Any,
+    cohort_size: Any,
+    privacy_target: Any,
 ) -> tuple[int, int, int]:
     """Return N, K and T as `check_sizes` does.
 

@@ -165,7 +165,9 @@ class LineSelection:
 
 
 def _largest_class(
-    lines: np.ndarray, classes: np.ndarray, online: np.ndarray
+    lines: np.ndarray,
+    classes: np.ndarray,
+    online: np.ndarray,
 ) -> np.ndarray:
     """Return the law of the largest number of available lines of one class.
 
@@ -216,8 +218,13 @@ def _build(
     filled = np.zeros(shape, np.int64)
     filled.ravel()[flat] = 1
     largest = size * int(filled.sum(axis=2).max(axis=1).sum())
-    rule = "must be at most what disjoint lines hold, one class in each component"
-    require(cohort_size <= largest, "cohort_size", rule, cohort_size, largest)
+    require(
+        cohort_size <= largest,
+        "cohort_size",
+        "must be at most what disjoint lines hold, one class in each component",
+        cohort_size,
+        largest,
+    )
     parted = np.flatnonzero((lines_of[1:] != lines_of[:-1]).any(axis=1)) + 1
     block = int(np.gcd.reduce(np.append(parted, num_clients)))
     return LineSelection(
@@ -246,7 +253,10 @@ def _places_within(*columns: np.ndarray) -> np.ndarray:
 
 
 def _lines_of(
-    members: np.ndarray, flat: np.ndarray, num_clients: int, absent: int
+    members: np.ndarray,
+    flat: np.ndarray,
+    num_clients: int,
+    absent: int,
 ) -> np.ndarray:
     """Return the lines that hold each client, filled up with an absent one."""
     counts = np.bincount(members.ravel(), minlength=num_clients)
@@ -410,23 +420,41 @@ def from_lines(
     sizes = matrix.sum(axis=1)
     least = int(sizes.min())
     size = int(sizes.max())
-    rule = "must hold lines of one size, at least 1"
-    require(1 <= least == size, "lines", rule, least, size)
+    require(
+        1 <= least == size,
+        "lines",
+        "must hold lines of one size, at least 1",
+        least,
+        size,
+    )
     alone = np.flatnonzero(~matrix.any(axis=0)).tolist()
     require(not alone, "lines", "must hold every client; missing", *alone[:3])
     k = check_size(cohort_size, "cohort_size")
-    rule = "must be a multiple of the clients of a line"
-    require(k % size == 0, "cohort_size", rule, k, size)
+    require(
+        k % size == 0,
+        "cohort_size",
+        "must be a multiple of the clients of a line",
+        k,
+        size,
+    )
     members = np.nonzero(matrix)[1].reshape(-1, size)
     kinds = _first_classes(members, matrix.shape[1])
     if classes is not None:
         kinds = np.asarray(check_integers(classes, "classes", 0), np.int64)
-        fits = len(kinds) == len(members)
-        require(fits, "classes", "must be one for each line", len(kinds), len(members))
+        require(
+            len(kinds) == len(members),
+            "classes",
+            "must be one for each line",
+            len(kinds),
+            len(members),
+        )
         places = kinds[:, None] * matrix.shape[1] + members
-        rule = "must hold lines of which none cross"
-        apart = np.unique(places).size == places.size
-        require(apart, "classes", rule, list(classes))
+        require(
+            np.unique(places).size == places.size,
+            "classes",
+            "must hold lines of which none cross",
+            list(classes),
+        )
     return _build(members, kinds, matrix.shape[1], k, fairness)
 
 

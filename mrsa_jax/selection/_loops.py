@@ -51,9 +51,30 @@ def _round_keys(k0, k1, j, chained, keys):
     if k == 0:
         for i in range(keys.shape[1]):
             keys[4, i], keys[5, i] = k0, k1
-        _fold(keys[4], keys[5], j, 1, keys[2], keys[3])
-        _fold(keys[2], keys[3], _AVAILABILITY, 0, keys[0], keys[1])
-        _fold(keys[2], keys[3], _SELECTION, 0, keys[4], keys[5])
+        _fold(
+            keys[4],
+            keys[5],
+            j,
+            1,
+            keys[2],
+            keys[3],
+        )
+        _fold(
+            keys[2],
+            keys[3],
+            _AVAILABILITY,
+            0,
+            keys[0],
+            keys[1],
+        )
+        _fold(
+            keys[2],
+            keys[3],
+            _SELECTION,
+            0,
+            keys[4],
+            keys[5],
+        )
     return keys[0, k], keys[1, k], keys[4, k], keys[5, k]
 
 
@@ -323,7 +344,16 @@ def play(tables, sizes, totals, history):
                 )
                 if wanted > by_use:
                     rest = wanted - by_use
-                    _take_any(s0, s1, rest, able - by_use, every, others, ranks, scores)
+                    _take_any(
+                        s0,
+                        s1,
+                        rest,
+                        able - by_use,
+                        every,
+                        others,
+                        ranks,
+                        scores,
+                    )
             for i in range(width):
                 counts[i] = np.int32(counts[i] + np.int32(scores[i] == _TAKEN))
             if history.shape[1]:

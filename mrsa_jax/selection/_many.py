@@ -8,6 +8,7 @@ out to a mesh.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from typing import Any
 
@@ -23,13 +24,18 @@ from mrsa_jax._core.factories import program_of
 from mrsa_jax._core.mesh import checked_mesh
 from mrsa_jax._core.programs import quick_for_little
 from mrsa_jax._core.selector import Selector
-from mrsa_jax._core.streams import Seed, as_key, trial_key
+from mrsa_jax._core.streams import Seed, trial_key
 from mrsa_jax._core.traced import needs_values
 from mrsa_jax.availability import Availability
 from mrsa_jax.selection import _rollout
-from mrsa_jax.selection._by_loops import counts_by_loops, history_by_loops, runs_loops
-from mrsa_jax.selection._rollout import _check, _entries, _in_chunks, _play, _start
-from mrsa_watch._base.errors import check_integer, check_size, require
+from mrsa_jax.selection._by_loops import (
+    Rollout,
+    counts_by_loops,
+    history_by_loops,
+    runs_loops,
+)
+from mrsa_jax.selection._rollout import _entries, _in_chunks, _play, _start, checked
+from mrsa_watch._base.errors import check_size, require
 
 
 def rollout_counts(
@@ -77,14 +83,10 @@ def rollout_counts(
         ... )
         True
     """
-    rounds, bound = _check(selector, availability, num_rounds)
-    trials, key = check_size(num_trials, "num_trials"), as_key(seed)
-    start = check_integer(first, "first", 0, 2**31 - trials)
-    if runs_loops(key, selector, bound):
-        return counts_by_loops(key, selector, bound, rounds, trials, start)
-    return _in_chunks(
-        _counts_chunk, key, (selector, bound), rounds, trials, 1, first=start
-    )
+    job = checked(seed, selector, availability, num_rounds, num_trials, first)
+    if runs_loops(job.key, *job.schemes):
+        return counts_by_loops(job)
+    return _in_chunks(_counts_chunk, job, 1)
 
 
 @quick_for_little(_entries, static_argnames=("num_rounds",))
@@ -153,77 +155,66 @@ def rollout_many(
     """
     count = len(seeds)
     lengths = (count, len(selectors), len(availabilities))
-    rule = "must be as many as the other lists, and at least one"
-    require(count > 0 and len(set(lengths)) == 1, "seeds", rule, *lengths)
-    pairs = zip(selectors, availabilities, strict=True)
-    checked = [_rollout._check(*pair, num_rounds) for pair in pairs]
-    rounds = checked[0][0]
-    trials = check_size(num_trials, "num_trials")
+    require(
+        count > 0 and len(set(lengths)) == 1,
+        "seeds",
+        "must be as many as the other lists, and at least one",
+        *lengths,
+    )
     check_size(width, "width")
-    schemes = list(zip(selectors, [bound for _, bound in checked], strict=True))
-    start = check_integer(first, "first", 0, 2**31 - trials)
-    program = program_of(schemes[0])
-    rule = "must all be of one program: of one class, with the same sizes"
-    require(all(program_of(scheme) == program for scheme in schemes), "selectors", rule)
-    keys = [as_key(seed) for seed in seeds]
+    cells = [
+        checked(*each, num_rounds, num_trials, first)
+        for each in zip(seeds, selectors, availabilities, strict=True)
+    ]
+    program = program_of(cells[0].schemes)
+    require(
+        all(program_of(cell.schemes) == program for cell in cells),
+        "selectors",
+        "must all be of one program: of one class, with the same sizes",
+    )
     over = checked_mesh(mesh)
     # three ways to the same bits: compiled loops, one configuration after another where
     # each fills the device, or several in one call
-    if over is None and all(map(runs_loops, keys, *zip(*schemes, strict=True))):
-        return np.stack(
-            [
-                history_by_loops(key, *scheme, rounds, trials, start)
-                for key, scheme in zip(keys, schemes, strict=True)
-            ]
-        )
-    num_clients = selectors[0].num_clients
+    if over is None and all(runs_loops(cell.key, *cell.schemes) for cell in cells):
+        return np.stack(list(map(history_by_loops, cells)))
+    num_clients, trials = cells[0].num_clients, cells[0].num_trials
     together = at_once("selection", 4 * num_clients * trials)
     if over is not None or together == 1:
-        sizes = (rounds, trials, num_clients, over, start)
-        parts = [
-            _gathered(_rollout._in_chunks(_rollout._roll_chunk, key, scheme, *sizes))
-            for key, scheme in zip(keys, schemes, strict=True)
-        ]
-        return np.stack(parts)
+        roll = _rollout._roll_chunk
+        parts = (_rollout._in_chunks(roll, cell, num_clients, over) for cell in cells)
+        return np.stack(list(map(_gathered, parts)))
     what = (
-        f"configurations of {trials:,} trials of {rounds:,} rounds "
+        f"configurations of {trials:,} trials of {cells[0].num_rounds:,} rounds "
         f"with {num_clients:,} clients"
     )
     return within_memory(
-        lambda size: _stacked(
-            keys, schemes, rounds, range(start, start + trials), size
-        ),
+        functools.partial(_stacked, cells),
         min(together, max(width, count)),
         "num_trials",
         what,
     )
 
 
-def _stacked(
-    keys: list[Array],
-    schemes: list[tuple[Any, Any]],
-    rounds: int,
-    trials: range,
-    size: int,
-) -> np.ndarray:
+def _stacked(cells: list[Rollout], size: int) -> np.ndarray:
     """Run several configurations in each call.
 
     All calls have one size; the last is filled up.
     """
-    indices = jnp.arange(trials.start, trials.stop, dtype=jnp.uint32)
+    _, _, rounds, trials, first = cells[0]
+    indices = jnp.arange(first, first + trials, dtype=jnp.uint32)
 
     def one(start: int) -> np.ndarray:
-        own = [min(start + i, len(keys) - 1) for i in range(size)]
-        stacked = jax.tree.map(
-            lambda *leaves: jnp.stack(leaves), *(schemes[i] for i in own)
+        together = [cells[min(start + i, len(cells) - 1)] for i in range(size)]
+        keys, schemes = jax.tree.map(
+            lambda *leaves: jnp.stack(leaves),
+            *[(cell.key, cell.schemes) for cell in together],
         )
-        return np.asarray(
-            _roll_cells(jnp.stack([keys[i] for i in own]), indices, *stacked, rounds)
-        )
+        return np.asarray(_roll_cells(keys, indices, *schemes, rounds))
 
-    starts = range(0, len(keys), size)
-    parts = _rollout._side_by_side(one, starts, _rollout._workers((keys, schemes)))
-    return np.concatenate(parts)[: len(keys)]
+    starts = range(0, len(cells), size)
+    inputs = [(cell.key, cell.schemes) for cell in cells]
+    parts = _rollout._side_by_side(one, starts, _rollout._workers(inputs))
+    return np.concatenate(parts)[: len(cells)]
 
 
 @quick_for_little(

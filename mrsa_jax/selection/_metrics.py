@@ -83,8 +83,12 @@ def as_history(
     array: Any = participation
     if not isinstance(array, jax.Array):
         array = host_array(array, "participation")
-    dtype_ok = array.dtype == jnp.bool_ or jnp.issubdtype(array.dtype, jnp.integer)
-    require(dtype_ok, "participation", rule, f"dtype {array.dtype}")
+    require(
+        array.dtype == jnp.bool_ or jnp.issubdtype(array.dtype, jnp.integer),
+        "participation",
+        rule,
+        f"dtype {array.dtype}",
+    )
     require(
         array.ndim >= 2 and min(array.shape) > 0,
         "participation",
@@ -215,7 +219,10 @@ def family_size(num_clients: int, cohort_size: int, privacy_target: int) -> int:
 
 
 def enumerate_family(
-    num_clients: int, cohort_size: int, privacy_target: int, max_rows: int = 100_000
+    num_clients: int,
+    cohort_size: int,
+    privacy_target: int,
+    max_rows: int = 100_000,
 ) -> np.ndarray:
     """Return every cohort that batch partitioning can choose, the paper's matrix B.
 
@@ -302,9 +309,11 @@ def expected_cardinality(
     rates = check_chances(dropout_rate, "dropout_rate", as_data=True)
     numbers: Any = jnp if is_traced(rates) else np
     if rates.ndim == 1:
-        rule = "must hold one rate for each client"
         require(
-            rates.size == n, "dropout_rate", rule, f"{rates.size} rates, {n} clients"
+            rates.size == n,
+            "dropout_rate",
+            "must hold one rate for each client",
+            f"{rates.size} rates, {n} clients",
         )
     if is_traced(rates):
         rates = nan_unless(is_chance(rates).all(), rates)
@@ -316,7 +325,10 @@ def expected_cardinality(
 
 
 def all_or_none(
-    num_clients: int, cohort_size: Any, block_size: Any, dropout_rates: np.ndarray
+    num_clients: int,
+    cohort_size: Any,
+    block_size: Any,
+    dropout_rates: np.ndarray,
 ) -> tuple[float, float]:
     """Return mean and deviation of a sum of K clients in whole blocks, or of nobody.
 
@@ -381,9 +393,11 @@ def chances_of_some(
 def _by_block(blocks: Any, n: int, t: int) -> np.ndarray:
     """Return the clients sorted by block, or raise unless every block has T of them."""
     labels = integer_or_vector(blocks, "blocks")
-    rule = "must hold one integer for each client"
     require(
-        labels.ndim == 1 and labels.size == n, "blocks", rule, f"shape {labels.shape}"
+        labels.ndim == 1 and labels.size == n,
+        "blocks",
+        "must hold one integer for each client",
+        f"shape {labels.shape}",
     )
     names, sizes = np.unique(labels, return_counts=True)
     rule = "must name each block as often as `privacy_target`"

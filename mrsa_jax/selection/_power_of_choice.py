@@ -9,7 +9,7 @@ histories can be rolled out without training.
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
@@ -19,7 +19,7 @@ from mrsa_jax._core.array_types import Counts, Flags, Numbers, TrialKeys
 from mrsa_jax._core.arrays import number_or_vector, on_device, one_number, zeros
 from mrsa_jax._core.factories import also_traced, is_whole, unless_traced
 from mrsa_jax._core.programs import one_program
-from mrsa_jax._core.pytrees import pytree, static
+from mrsa_jax._core.pytrees import Calls, pytree, static
 from mrsa_jax._core.traced import is_traced
 from mrsa_jax.selection import _ranking
 from mrsa_jax.selection._blocks import sizes_as_data
@@ -80,7 +80,7 @@ class PowerOfChoice:
     takes_trials: ClassVar[bool] = True
     depends_on_data: ClassVar[bool] = True
 
-    def typed(self) -> list[tuple[Any, ...]]:
+    def typed(self) -> Calls:
         """Return the call that may have made it."""
         sizes = self.num_clients, int(self.cohort_size), int(self.num_candidates)
         return [(power_of_choice, *sizes)]
@@ -218,18 +218,33 @@ def power_of_choice(
     require(down >= 1e-9, "decay", "must be at least 1e-9", down)
     fall, rise = np.negative(_units(np.asarray(down))), _units(np.asarray(up))
     for name, factor, step in (("decay", down, fall), ("recovery", up, rise)):
-        rule = "must be 1 or differ from it by 6e-8 or more, not to be rounded to it"
-        require(factor == 1.0 or int(step) != 0, name, rule, factor)
+        require(
+            factor == 1.0 or int(step) != 0,
+            name,
+            "must be 1 or differ from it by 6e-8 or more, not to be rounded to it",
+            factor,
+        )
     numbers = (_units(high), _units(low), fall, rise)
     highest, lowest, falls, rises = map(on_device, numbers)
-    return PowerOfChoice(jnp.int32(k), jnp.int32(d), highest, lowest, falls, rises, n)
+    return PowerOfChoice(
+        jnp.int32(k),
+        jnp.int32(d),
+        highest,
+        lowest,
+        falls,
+        rises,
+        n,
+    )
 
 
 def _losses(value: object, argument: str, num_clients: int) -> np.ndarray:
     losses = number_or_vector(value, argument)
-    fits = losses.ndim == 0 or losses.size == num_clients
-    rule = "must be one number or one for each client"
-    require(fits, argument, rule, f"{losses.size} numbers, {num_clients} clients")
+    require(
+        losses.ndim == 0 or losses.size == num_clients,
+        argument,
+        "must be one number or one for each client",
+        f"{losses.size} numbers, {num_clients} clients",
+    )
     bad = losses[~((losses >= 1e-30) & (losses <= 1e30))]
     require(bad.size == 0, argument, "must lie in [1e-30, 1e30]", *bad[:1].tolist())
     return np.broadcast_to(losses, (num_clients,))

@@ -180,7 +180,10 @@ def _refine(key: Array, split: _Split, aim: _Aim) -> _Split:
 
 
 def _first_bracket(
-    masked: Array, num_candidates: Array, k: Array, aim: _Aim
+    masked: Array,
+    num_candidates: Array,
+    k: Array,
+    aim: _Aim,
 ) -> _Bracket:
     """Return the bracket from below the smallest key to the largest.
 

@@ -37,7 +37,7 @@ from mrsa_jax._core.streams import (
 from mrsa_jax._core.threads import in_context
 from mrsa_jax._core.traced import is_traced
 from mrsa_jax.availability import Availability
-from mrsa_jax.selection._by_loops import history_by_loops, runs_loops
+from mrsa_jax.selection._by_loops import Rollout, history_by_loops, runs_loops
 from mrsa_jax.selection._metrics import Running
 from mrsa_watch._base.errors import check_integer, check_size, require
 from mrsa_watch._base.html import brief, telling
@@ -72,7 +72,10 @@ class RolloutMetrics(NamedTuple):
 
 
 def rollout(
-    seed: Seed, selector: Selector, availability: Availability, num_rounds: int
+    seed: Seed,
+    selector: Selector,
+    availability: Availability,
+    num_rounds: int,
 ) -> Bool[Array, "rounds clients"]:
     """Return participation in each round of one trial.
 
@@ -105,11 +108,10 @@ def rollout(
         ... )
         True
     """
-    rounds, bound = _check(selector, availability, num_rounds)
-    key = as_key(seed)
-    if runs_loops(key, selector, bound):
-        return on_device(history_by_loops(key, selector, bound, rounds, 1, 0)[0])
-    return _roll(trial_key(key, 0), selector, bound, rounds)
+    job = checked(seed, selector, availability, num_rounds, 1)
+    if runs_loops(job.key, *job.schemes):
+        return on_device(history_by_loops(job)[0])
+    return _roll(trial_key(job.key, 0), *job.schemes, job.num_rounds)
 
 
 def rollout_trials(
@@ -155,21 +157,10 @@ def rollout_trials(
         ... ).shape
         (3, 5, 4)
     """
-    rounds, bound = _check(selector, availability, num_rounds)
-    trials, key = check_size(num_trials, "num_trials"), as_key(seed)
-    start = check_integer(first, "first", 0, 2**31 - trials)
-    if mesh is None and runs_loops(key, selector, bound):
-        return on_device(history_by_loops(key, selector, bound, rounds, trials, start))
-    return _in_chunks(
-        _roll_chunk,
-        key,
-        (selector, bound),
-        rounds,
-        trials,
-        selector.num_clients,
-        checked_mesh(mesh),
-        start,
-    )
+    job = checked(seed, selector, availability, num_rounds, num_trials, first)
+    if mesh is None and runs_loops(job.key, *job.schemes):
+        return on_device(history_by_loops(job))
+    return _in_chunks(_roll_chunk, job, job.num_clients, checked_mesh(mesh))
 
 
 def rollout_metrics(
@@ -215,32 +206,38 @@ def rollout_metrics(
         >>> bool((streamed.fairness_gap == kept).all())
         True
     """
-    rounds, bound = _check(selector, availability, num_rounds)
-    trials, over = check_size(num_trials, "num_trials"), checked_mesh(mesh)
-    return _in_chunks(
-        _metrics_chunk, as_key(seed), (selector, bound), rounds, trials, 9, over
-    )
+    job = checked(seed, selector, availability, num_rounds, num_trials)
+    return _in_chunks(_metrics_chunk, job, 9, checked_mesh(mesh))
 
 
-def _check(
-    selector: Any, availability: Any, num_rounds: Any
-) -> tuple[int, Availability]:
+def checked(
+    seed: Seed,
+    selector: Any,
+    availability: Any,
+    num_rounds: Any,
+    num_trials: Any,
+    first: Any = 0,
+) -> Rollout:
+    """Return a rollout of these arguments, or raise."""
     rounds = check_size(num_rounds, "num_rounds")
     check_selector(selector)
-    rule = "must have `for_clients`, `init` and `sample`"
-    require(isinstance(availability, Availability), "availability", rule, availability)
-    return rounds, availability.for_clients(selector.num_clients)
+    require(
+        isinstance(availability, Availability),
+        "availability",
+        "must have `for_clients`, `init` and `sample`",
+        availability,
+    )
+    schemes = selector, availability.for_clients(selector.num_clients)
+    trials = check_size(num_trials, "num_trials")
+    start = check_integer(first, "first", 0, 2**31 - trials)
+    return Rollout(as_key(seed), schemes, rounds, trials, start)
 
 
 def _in_chunks(
     run: Callable[..., Any],
-    key: Array,
-    schemes: tuple[Any, ...],
-    num_rounds: int,
-    num_trials: int,
+    job: Rollout,
     row_bytes: int,
     mesh: Mesh | None = None,
-    first: int = 0,
 ) -> Any:
     """Run B trials in equal chunks (one compile) on all cores, and join the results.
 
@@ -250,7 +247,8 @@ def _in_chunks(
     `row_bytes` is what a trial's round adds to the result. With a mesh each device runs
     a chunk.
     """
-    num_clients = schemes[0].num_clients
+    key, schemes, num_rounds, num_trials, first = job
+    num_clients = job.num_clients
     # what is compiled in less time runs more slowly: all chunks together decide
     if num_trials * num_rounds * num_clients > LITTLE:
         run = run.in_full  # type: ignore[attr-defined]
@@ -319,7 +317,9 @@ def _over_mesh(
 
 
 def _side_by_side(
-    run: Callable[[int], Any], starts: Iterable[int], workers: int
+    run: Callable[[int], Any],
+    starts: Iterable[int],
+    workers: int,
 ) -> list[Any]:
     """Call a function for each start, several at once under the caller's settings."""
     if workers == 1:
@@ -339,7 +339,9 @@ def _workers(inputs: Any) -> int:
 
 
 def _start(
-    key: Array, selector: Selector, availability: Availability
+    key: Array,
+    selector: Selector,
+    availability: Availability,
 ) -> tuple[Any, Any]:
     """Return the states before the first round, trials (the key's axes) innermost."""
 
@@ -365,7 +367,11 @@ def _over_trials(function: Any, ndim: int) -> Any:
 
 
 def _play(
-    key: Array, selector: Any, availability: Any, states: Any, j: Array
+    key: Array,
+    selector: Any,
+    availability: Any,
+    states: Any,
+    j: Array,
 ) -> tuple[Any, Array]:
     """Play round j; with an array of keys, of all their trials, which are innermost."""
     chosen_state, online_state = states
@@ -403,7 +409,10 @@ def _history(key: Array, selector: Any, availability: Any, num_rounds: int) -> A
     static_argnames=("num_rounds",),
 )
 def _roll(
-    key: PRNGKey, selector: Any, availability: Any, num_rounds: int
+    key: PRNGKey,
+    selector: Any,
+    availability: Any,
+    num_rounds: int,
 ) -> Bool[Array, "rounds clients"]:
     return _history(key, selector, availability, num_rounds)
 

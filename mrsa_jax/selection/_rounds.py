@@ -36,6 +36,7 @@ from mrsa_jax._core.selector import Selector, with_counts
 from mrsa_jax._core.streams import Seed, Stream, as_key, by_words, round_key, trial_key
 from mrsa_jax._core.traced import is_traced, needs_values
 from mrsa_jax.availability import Availability, StepDropout
+from mrsa_jax.selection._by_loops import Rollout
 from mrsa_jax.selection._rollout import _entries, _in_chunks, _play, _start
 from mrsa_watch._base.errors import check_integer, check_size, require
 from mrsa_watch._base.html import brief
@@ -140,8 +141,12 @@ def learnt_sums(
     """
     array = on_device(survivors)
     require(array.dtype == jnp.bool_, "survivors", "must be bools", array.dtype)
-    shape_ok = array.ndim >= 2 and array.shape[-2] == 5
-    require(shape_ok, "survivors", "must have axes [..., 5, clients]", array.shape)
+    require(
+        array.ndim >= 2 and array.shape[-2] == 5,
+        "survivors",
+        "must have axes [..., 5, clients]",
+        array.shape,
+    )
     labels = block_labels(blocks, array.shape[-1])
     rule = ThresholdRule(labels, on_device(threshold, jnp.int32), check_policy(policy))
     return _learnt_rows(rule, array)
@@ -280,9 +285,8 @@ def rollout_rounds(
     ):
         require(isinstance(value, kind), name, f"must be a `{kind.__name__}`", value)
     if rule is None:
-        is_policy = policy is not None and blocks is not None
         require(
-            is_policy,
+            policy is not None and blocks is not None,
             "policy",
             "must be given with `blocks`, or `rule`",
             policy,
@@ -293,9 +297,12 @@ def rollout_rounds(
             labels, on_device(threshold, jnp.int32), check_policy(policy)
         )
     else:
-        free = policy is None and blocks is None
         require(
-            free, "rule", "must not be given with `policy` or `blocks`", policy, blocks
+            policy is None and blocks is None,
+            "rule",
+            "must not be given with `policy` or `blocks`",
+            policy,
+            blocks,
         )
         require(isinstance(rule, RoundRule), "rule", "must be a `RoundRule`", rule)
     n = selector.num_clients
@@ -308,7 +315,8 @@ def rollout_rounds(
     # program's
     more = bucket(rounds)
     played = more if is_known and trials * more * n <= LITTLE else rounds
-    history = _in_chunks(_roll, key, schemes, played, trials, row_bytes, first=start)
+    job = Rollout(key, schemes, played, trials, start)
+    history = _in_chunks(_roll, job, row_bytes)
     _check_places(rule, history.survivors)
     if num_trials is not None and played == rounds:
         return history

@@ -19,7 +19,7 @@ from mrsa_jax._core.array_types import Counts, Flags, TrialKeys
 from mrsa_jax._core.arrays import binary_matrix, zeros
 from mrsa_jax._core.factories import also_traced, is_whole, unless_traced
 from mrsa_jax._core.programs import one_program
-from mrsa_jax._core.pytrees import pytree, static
+from mrsa_jax._core.pytrees import Calls, pytree, static
 from mrsa_jax._core.selector import Selector, SelectorState, check_selector
 from mrsa_jax._core.streams import Seed, Stream, as_key, client_words, fold
 from mrsa_jax._core.traced import is_traced, needs_values
@@ -64,7 +64,7 @@ class SeparatedSelection:
     selector: Any
     separation: Array
 
-    def typed(self) -> list[tuple[Any, ...]]:
+    def typed(self) -> Calls:
         """Return the call that made it."""
         return [(minimum_separation, self.selector, int(self.separation))]
 

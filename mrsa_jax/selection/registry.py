@@ -13,6 +13,8 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from mrsa_jax._core.registry import (
+    Parameters,
+    Reader,
     built_by,
     label_of_words,
     made,
@@ -55,7 +57,7 @@ class Row:
     build: Callable[..., Any]
     label: Callable[..., str]
     rule: str = ""
-    read: Callable[[list[str]], tuple[Any, ...]] = no_parameters
+    read: Reader = no_parameters
     fields: tuple[str, ...] = ()
     check: Callable[[int, int, Scheme], None] = lambda n, k, scheme: None
     varies: Callable[..., bool] = lambda n, k, *parameters: False
@@ -74,7 +76,7 @@ class Scheme:
     """
 
     name: str
-    parameters: tuple[Any, ...] = ()
+    parameters: Parameters = ()
 
     @property
     def written(self) -> str:
@@ -220,7 +222,7 @@ def _whole(text: str, least: int = 1) -> int:
     return int(text)
 
 
-def _blocks(rest: list[str]) -> tuple[Any, ...]:
+def _blocks(rest: list[str]) -> Parameters:
     target, (fairness, *more) = (
         _whole(rest[0], 0) if rest else -1,
         [*rest[1:], "least_used"],
@@ -231,31 +233,31 @@ def _blocks(rest: list[str]) -> tuple[Any, ...]:
     return (target,) if fairness == "least_used" else (target, fairness)
 
 
-def _chances(rest: list[str]) -> tuple[Any, ...]:
+def _chances(rest: list[str]) -> Parameters:
     values = tuple(map(float, rest))
     if not values or not all(0 < value <= 1 for value in values):
         raise ValueError
     return values
 
 
-def _chance(rest: list[str]) -> tuple[Any, ...]:
+def _chance(rest: list[str]) -> Parameters:
     (part,) = rest
     return _chances([part])
 
 
-def _candidates(rest: list[str]) -> tuple[Any, ...]:
+def _candidates(rest: list[str]) -> Parameters:
     (number,) = map(_whole, rest)
     return (number,)
 
 
-def _bins(rest: list[str]) -> tuple[Any, ...]:
+def _bins(rest: list[str]) -> Parameters:
     (bins,) = map(_whole, rest)
     if bins > 2**16:
         raise ValueError
     return (bins,)
 
 
-def _separated(rest: list[str]) -> tuple[Any, ...]:
+def _separated(rest: list[str]) -> Parameters:
     rounds, name, *more = rest
     return _whole(rounds), Scheme.parse(":".join([name, *more]))
 
@@ -284,9 +286,13 @@ def _whole_grids(num_clients: int, cohort_size: int, scheme: Scheme) -> None:
 
 def _enough_candidates(num_clients: int, cohort_size: int, scheme: Scheme) -> None:
     (number,) = scheme.parameters
-    rule = "must give from `cohort_size` to `num_clients` candidates"
-    fits = cohort_size <= number <= num_clients
-    require(fits, "scheme", rule, scheme.written, f"{cohort_size} to {num_clients}")
+    require(
+        cohort_size <= number <= num_clients,
+        "scheme",
+        "must give from `cohort_size` to `num_clients` candidates",
+        scheme.written,
+        f"{cohort_size} to {num_clients}",
+    )
 
 
 def _poisson(num_clients: int, cohort_size: int, *chances: float) -> Any:
@@ -455,9 +461,11 @@ def register(
 
         built = made(factory, "a selector", num_clients, cohort_size, *parameters)
         selector = check_selector(built)
-        rule = f"must make a selector over {num_clients} clients"
         require(
-            selector.num_clients == num_clients, "factory", rule, selector.num_clients
+            selector.num_clients == num_clients,
+            "factory",
+            f"must make a selector over {num_clients} clients",
+            selector.num_clients,
         )
         return selector
 

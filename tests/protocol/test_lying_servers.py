@@ -27,7 +27,6 @@ from mrsa_jax.protocol.messages import (
     ShareList,
     SignatureList,
     SignedKeys,
-    SignedSurvivors,
     SurvivorList,
     UnmaskShares,
 )
@@ -223,8 +222,8 @@ FORWARDED = {
 }
 
 
-def take_any_signature(server, client, data):
-    server._signatures[client] = SignedSurvivors.from_bytes(data).signature
+def take_any_signature(server, client, message):
+    server._signatures[client] = message.signature
 
 
 @pytest.mark.parametrize("forwards", FORWARDED)

@@ -167,9 +167,11 @@ def round_latency(
     Source: the steps of CCESA, Algorithm 1; rates are ours.
     """
     sends = np.asarray(costs.sends)
-    is_known = bool(np.isin(sends, (0, 1)).all())
-    rule = "must be of rounds whose dropouts are known (`round_costs`)"
-    require(is_known, "costs", rule)
+    require(
+        bool(np.isin(sends, (0, 1)).all()),
+        "costs",
+        "must be of rounds whose dropouts are known (`round_costs`)",
+    )
     seconds = _seconds(
         model,
         on_device(sends.astype(np.bool_)),

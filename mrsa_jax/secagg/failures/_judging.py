@@ -99,7 +99,10 @@ def draw_arrays(
 
 
 def _drawn(
-    graph: GraphModel, steps: StepDropout, key: Array, trials: UInt32[Array, " trials"]
+    graph: GraphModel,
+    steps: StepDropout,
+    key: Array,
+    trials: UInt32[Array, " trials"],
 ) -> Drawn:
     """Draw the graph and the losses of round 0 of each trial."""
     everybody = jnp.ones(graph.num_clients, jnp.bool_)
@@ -115,7 +118,11 @@ def _drawn(
 
 @functools.partial(jax.jit, static_argnames="mesh")
 def _draw_over_mesh(
-    graph: GraphModel, steps: StepDropout, key: Array, trials: Array, mesh: Mesh
+    graph: GraphModel,
+    steps: StepDropout,
+    key: Array,
+    trials: Array,
+    mesh: Mesh,
 ) -> Drawn:
     drawn: Drawn = spread(_drawn, mesh, 3, 1)(graph, steps, key, trials)
     return drawn
@@ -123,7 +130,10 @@ def _draw_over_mesh(
 
 @functools.partial(jax.jit, static_argnames="mesh")
 def _judge_drawn_over_mesh(
-    thresholds: Array, adjacency: Array, survivors: Array, mesh: Mesh
+    thresholds: Array,
+    adjacency: Array,
+    survivors: Array,
+    mesh: Mesh,
 ) -> Judged:
     def judge(thresholds: Array, adjacency: Array, survivors: Array) -> Judged:
         return judge_arrays(adjacency, survivors, thresholds)

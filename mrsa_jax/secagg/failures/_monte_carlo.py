@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 from jax.sharding import Mesh
 from jax.typing import ArrayLike
-from jaxtyping import Array, Key
 
 from mrsa_jax import graphs
+from mrsa_jax._core.array_types import PRNGKey, Whole
 from mrsa_jax._core.arrays import check_thresholds
 from mrsa_jax._core.batches import within_memory
 from mrsa_jax._core.mesh import checked_mesh
@@ -119,17 +119,17 @@ def rows_of_rates(rates: Any) -> list[tuple[str, str]]:
 
 @needs_values
 def failure_rates(
-    seed: int | Key[Array, ""],
-    n: int | np.integer,
+    seed: int | PRNGKey,
+    n: Whole,
     p: ArrayLike,
     q: ArrayLike | list[object] | tuple[object, ...],
     t: ArrayLike | list[int] | tuple[int, ...],
-    num_trials: int | np.integer,
+    num_trials: Whole,
     *,
-    chunk_size: int | np.integer | None = None,
+    chunk_size: Whole | None = None,
     progress: Progress | None = None,
     mesh: Mesh | None = None,
-    first: int | np.integer = 0,
+    first: Whole = 0,
 ) -> FailureRates:
     """Count how often a round of CCESA(n, p) ends without a sum, and why.
 
@@ -183,8 +183,12 @@ def failure_rates(
     require(n <= MAX_PAIRED, "n", f"must be at most {MAX_PAIRED}", n)
     graph = graphs.erdos_renyi(n, check_chance(p, "p"))
     losses = check_chances(q, "q")
-    rule = f"must be one rate or {n}, one for each client"
-    require(losses.shape in ((), (n,)), "q", rule, f"shape {losses.shape}")
+    require(
+        losses.shape in ((), (n,)),
+        "q",
+        f"must be one rate or {n}, one for each client",
+        f"shape {losses.shape}",
+    )
     limits = thresholds_of(t, "t", n)
     return failure_rates_of(
         seed,
@@ -201,16 +205,16 @@ def failure_rates(
 
 @needs_values
 def failure_rates_of(
-    seed: int | Key[Array, ""],
+    seed: int | PRNGKey,
     graph: graphs.GraphModel,
     steps: StepDropout,
     thresholds: ArrayLike | list[int] | tuple[int, ...],
-    num_trials: int | np.integer,
+    num_trials: Whole,
     *,
-    chunk_size: int | np.integer | None = None,
+    chunk_size: Whole | None = None,
     progress: Progress | None = None,
     mesh: Mesh | None = None,
-    first: int | np.integer = 0,
+    first: Whole = 0,
 ) -> FailureRates:
     """Count how often a round over any graph, with any losses, ends without a sum.
 
@@ -247,9 +251,8 @@ def failure_rates_of(
     Source: CCESA, Theorems 1 and 2, for the graphs of Bell et al. (SecAgg+) as for its
     own.
     """
-    is_graph = isinstance(graph, graphs.GraphModel)
     require(
-        is_graph,
+        isinstance(graph, graphs.GraphModel),
         "graph",
         "must be a graph model, with `sample` and `num_clients`",
         graph,
@@ -260,8 +263,12 @@ def failure_rates_of(
     limits = thresholds_of(thresholds, "thresholds", graph.num_clients)
     rates = getattr(steps, "thresholds", None)
     shape = () if rates is None else tuple(rates.shape[1:])
-    rule = f"must be for the graph's {graph.num_clients} clients"
-    require(shape in ((), (graph.num_clients,)), "steps", rule, f"{shape} rates")
+    require(
+        shape in ((), (graph.num_clients,)),
+        "steps",
+        f"must be for the graph's {graph.num_clients} clients",
+        f"{shape} rates",
+    )
     over = checked_mesh(mesh)
     devices = 1 if over is None else over.size
     key = as_key(seed)
@@ -280,6 +287,7 @@ def failure_rates_of(
         too_few = 0
         for done in range(0, trials, chunk):
             count = min(chunk, trials - done)
+            # chunks of one size: another would be compiled anew
             whole = -(-chunk // devices) * devices
             judged = _judging.judge_trials(
                 graph, steps, limits, key, begin + done, count, whole, over
@@ -302,7 +310,10 @@ def thresholds_of(value: object, argument: str, num_clients: int) -> np.ndarray:
 
 
 def _summary(
-    bytes_seen: np.ndarray, trials: int, survivors: int, too_few: int
+    bytes_seen: np.ndarray,
+    trials: int,
+    survivors: int,
+    too_few: int,
 ) -> FailureRates:
     def rate(flag: int) -> Rate:
         return Rate.of(rounds_with(bytes_seen, flag), trials)

@@ -74,7 +74,11 @@ def isolated_cuts(n: int, p: float, q: float) -> np.ndarray:
 
 
 def plant_cuts(
-    key: Array, first: int, count: int, table: np.ndarray, q: float
+    key: Array,
+    first: int,
+    count: int,
+    table: np.ndarray,
+    q: float,
 ) -> Planted:
     """Draw rounds with a cut of V3 without edges, chosen by its chance."""
     words, scalar = map(np.array, _draw(key, jnp.uint32(first), count, len(table) - 1))
@@ -107,6 +111,7 @@ def lost_secrets(n: int, p: float, q: float, thresholds: np.ndarray) -> np.ndarr
     those of its neighbours in V4, at most t - 1, or t - 2 where its own share is there.
     """
     stays = 1.0 - q
+    # neighbours that are joined and last to the end
     law = log_pmf(n - 1, p * stays**4)
     with np.errstate(divide="ignore"):
         levels = np.log(np.asarray([stays**2 * q, stays**3 * q, stays**4]))
@@ -116,7 +121,13 @@ def lost_secrets(n: int, p: float, q: float, thresholds: np.ndarray) -> np.ndarr
 
 
 def plant_lost_secrets(
-    key: Array, first: int, count: int, table: np.ndarray, p: float, q: float
+    key: Array,
+    first: int,
+    count: int,
+    table: np.ndarray,
+    q: float,
+    *,
+    p: float,
 ) -> Planted:
     """Draw rounds with a client of too few shares, chosen by its chance."""
     n = len(table)
@@ -172,7 +183,10 @@ def _unit(high: np.ndarray, low: np.ndarray | None = None) -> np.ndarray:
 
 @functools.partial(jax.jit, static_argnames=("count", "n"))
 def _draw(
-    key: Key[Array, ""], first: UInt32[Array, ""], count: int, n: int
+    key: Key[Array, ""],
+    first: UInt32[Array, ""],
+    count: int,
+    n: int,
 ) -> tuple[UInt32[Array, "words count n"], UInt32[Array, "2 count"]]:
     """Draw words of clients and of trials."""
     trials = first + jax.lax.iota(jnp.uint32, count)

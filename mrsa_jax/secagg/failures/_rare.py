@@ -8,6 +8,7 @@ by counting. Here rounds are drawn given one failure and weighted back exactly
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 from collections.abc import Callable
 
@@ -209,14 +210,11 @@ def rare_failure_rates(
     cuts = isolated_cuts(n, p, q)
     lost = lost_secrets(n, p, q, limits)
 
-    def rounds_of_cuts(key: Array, first: int, count: int) -> Planted:
-        return plant_cuts(key, first, count, cuts, q)
-
-    def rounds_of_lost_secrets(key: Array, first: int, count: int) -> Planted:
-        return plant_lost_secrets(key, first, count, lost, p, q)
-
     def bytes_seen(
-        table: np.ndarray, plant: Callable[..., Planted], stream: int, done: int
+        table: np.ndarray,
+        plant: Callable[..., Planted],
+        stream: int,
+        done: int,
     ) -> np.ndarray:
         """Count how often each byte came up; zeros if no listed failure is possible."""
         its_key = fold(key, stream)
@@ -226,7 +224,7 @@ def rare_failure_rates(
             for first in range(0, trials, chunk):
                 count = min(chunk, trials - first)
                 if table.max() > -math.inf:
-                    rounds = plant(its_key, first, chunk)
+                    rounds = plant(its_key, first, chunk, table, q)
                     judged = judge_planted(graph, rounds, limits, its_key, first, count)
                     counts += np.bincount(judged, minlength=256)
                 if progress is not None:
@@ -235,8 +233,10 @@ def rare_failure_rates(
 
         return within_memory(counted, chunk, "n", f"judging rounds of {n:,} clients")
 
-    by_cut = bytes_seen(cuts, rounds_of_cuts, _PRIVACY, 0)
-    by_client = bytes_seen(lost, rounds_of_lost_secrets, _RELIABILITY, trials)
+    by_cut = bytes_seen(cuts, plant_cuts, _PRIVACY, 0)
+    plant_lost = functools.partial(plant_lost_secrets, p=p)
+    by_client = bytes_seen(lost, plant_lost, _RELIABILITY, trials)
+    # rounds in which the planted failure is the first one of its kind
     first_cuts = np.where(np.arange(256) & _verdicts.PLANTED_FIRST, by_cut, 0)
     exposed = rounds_with(first_cuts, _verdicts.NOT_PRIVATE)
     first_lost = rounds_with(by_client, _verdicts.PLANTED_FIRST)

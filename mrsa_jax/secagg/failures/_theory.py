@@ -17,6 +17,7 @@ from jax.scipy.special import logsumexp, xlog1py, xlogy
 from jax.typing import ArrayLike
 from jaxtyping import Array
 
+from mrsa_jax._core.array_types import Whole
 from mrsa_jax._core.arrays import on_device
 from mrsa_jax._core.factories import is_chance, nan_unless
 from mrsa_jax._core.traced import is_traced
@@ -31,7 +32,7 @@ from mrsa_watch._base.errors import check_chance, check_integer, check_number, r
 _MOST_CLIENTS = 2**16
 
 
-def connection_probability(n: int | np.integer, total_dropout_rate: ArrayLike) -> float:
+def connection_probability(n: Whole, total_dropout_rate: ArrayLike) -> float:
     """Return p*, above which CCESA(n, p) is reliable and private.
 
     Both hold asymptotically almost surely.
@@ -73,7 +74,7 @@ def connection_probability(n: int | np.integer, total_dropout_rate: ArrayLike) -
     return max(_private_threshold(n, lasts**0.75), _reliable_threshold(n, lasts))
 
 
-def reliable_connection_threshold(n: int | np.integer, q: ArrayLike) -> float:
+def reliable_connection_threshold(n: Whole, q: ArrayLike) -> float:
     """Return the p above which CCESA(n, p) is reliable asymptotically almost surely.
 
     With t of Remark 4: (3 sqrt((n-1) log(n-1)) - 1) / ((n-1) (2 (1-q)^4 - 1)).
@@ -103,7 +104,7 @@ def reliable_connection_threshold(n: int | np.integer, q: ArrayLike) -> float:
     return _reliable_threshold(n, lasts)
 
 
-def private_connection_threshold(n: int | np.integer, q: ArrayLike) -> float:
+def private_connection_threshold(n: Whole, q: ArrayLike) -> float:
     """Return the p above which CCESA(n, p) is private asymptotically almost surely.
 
     log(M) / M with M = ceil(n (1-q)^3 - sqrt(n log n)), nearly the fewest clients whose
@@ -148,7 +149,7 @@ def _private_threshold(n: int, arrives: float) -> float:
     return math.log(fewest) / fewest if fewest >= 1 else math.inf
 
 
-def share_threshold(n: int | np.integer, p: ArrayLike) -> int:
+def share_threshold(n: Whole, p: ArrayLike) -> int:
     """Return t, the least number of shares that resists the unmasking attack.
 
     t = ceil(((n-1) p + sqrt((n-1) log(n-1)) + 1) / 2): a server that asks one half of a
@@ -181,7 +182,10 @@ def share_threshold(n: int | np.integer, p: ArrayLike) -> int:
 
 
 def reliability_bound(
-    n: int | np.integer, p: ArrayLike, q: ArrayLike, t: ArrayLike
+    n: Whole,
+    p: ArrayLike,
+    q: ArrayLike,
+    t: ArrayLike,
 ) -> Any:
     """Return the log of Theorem 5's bound on the chance that a round is unreliable.
 
@@ -253,7 +257,7 @@ def check_threshold(t: object, argument: str = "t") -> float:
     return check_number(t, argument, rule, minimum=1.0, kind="must be a number")
 
 
-def privacy_bound(n: int | np.integer, p: ArrayLike, q: ArrayLike) -> Any:
+def privacy_bound(n: Whole, p: ArrayLike, q: ArrayLike) -> Any:
     """Return the log of Theorem 6's bound on the chance that a round is not private.
 
     sum over m of P(m clients' masked inputs arrive) min(1, b_m), where b_m sums over

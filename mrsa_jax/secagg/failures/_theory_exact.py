@@ -13,6 +13,7 @@ import math
 import numpy as np
 from jax.typing import ArrayLike
 
+from mrsa_jax._core.array_types import Whole
 from mrsa_jax._core.status import FEWEST_IN_A_SUM
 from mrsa_jax.secagg.failures._theory import _log_arrivals, check_threshold
 from mrsa_jax.secagg.failures.tails import (
@@ -27,7 +28,10 @@ from mrsa_watch._base.errors import check_chance, check_integer
 
 
 def exact_reliability_union_bound(
-    n: int | np.integer, p: ArrayLike, q: ArrayLike, t: ArrayLike
+    n: Whole,
+    p: ArrayLike,
+    q: ArrayLike,
+    t: ArrayLike,
 ) -> float:
     """Return the log of n P(X < t), the sum that Theorem 5 bounds by Chernoff.
 
@@ -63,7 +67,10 @@ def exact_reliability_union_bound(
 
 
 def log_reliability_first_moment(
-    n: int | np.integer, p: ArrayLike, q: ArrayLike, t: ArrayLike
+    n: Whole,
+    p: ArrayLike,
+    q: ArrayLike,
+    t: ArrayLike,
 ) -> float:
     r"""Return the log of the expected number of clients with a lost secret.
 
@@ -128,7 +135,7 @@ def _lost_secrets(n: int, p: float, q: float, t: float) -> tuple[float, float, f
     )
 
 
-def unmasking_bound(n: int | np.integer, p: ArrayLike, t: ArrayLike) -> float:
+def unmasking_bound(n: Whole, p: ArrayLike, t: ArrayLike) -> float:
     """Return the log of a bound on the chance that some client is unmasked.
 
     The attack is that of CCESA's Appendix F.
@@ -174,7 +181,9 @@ def unmasking_bound(n: int | np.integer, p: ArrayLike, t: ArrayLike) -> float:
 
 
 def log_disconnection_probability(
-    n: int | np.integer, p: ArrayLike, q: ArrayLike
+    n: Whole,
+    p: ArrayLike,
+    q: ArrayLike,
 ) -> float:
     """Return the log of the exact chance that G_3 is disconnected.
 
@@ -255,9 +264,9 @@ def log_disconnected(n: int, p: float) -> np.ndarray:
 
 
 def whole_blocks_rate(
-    num_blocks: int | np.integer,
-    block_size: int | np.integer,
-    threshold: int | np.integer,
+    num_blocks: Whole,
+    block_size: Whole,
+    threshold: Whole,
     loss_rate: ArrayLike,
     unmasking_loss_rate: ArrayLike = 0.0,
 ) -> float:

@@ -26,6 +26,7 @@ NO_SUM = 32
 _BITS = 32
 _Graph = Bool[Array, "n n"]
 _Alive = Bool[Array, "5 n"]
+_Clients = Bool[Array, " n"]
 _Limits = Int32[Array, " n"]
 _Rows = UInt32[Array, "n words"]
 _Set = UInt32[Array, " words"]
@@ -41,7 +42,7 @@ class Verdict(NamedTuple):
     """
 
     byte: UInt8[Array, ""]
-    lost: Bool[Array, " n"]
+    lost: _Clients
     first: _Set
 
 
@@ -67,7 +68,7 @@ def planted_byte(
     adjacency: _Graph,
     survivors: _Alive,
     thresholds: _Limits,
-    cut: Bool[Array, " n"],
+    cut: _Clients,
     client: Int32[Array, ""],
 ) -> UInt8[Array, ""]:
     """Judge a round: `PLANTED_FIRST` is set if what was planted fails first.
@@ -92,6 +93,7 @@ def _flag(value: int, holds: Array) -> Array:
 
 def _packed(members: Bool[Array, "*sets n"]) -> UInt32[Array, "*sets words"]:
     """Pack sets of clients into words, client i at bit i % 32 of word i // 32."""
+    # filled up to whole words
     padding = [(0, 0)] * (members.ndim - 1) + [(0, -members.shape[-1] % _BITS)]
     lanes = jnp.pad(members, padding).reshape(*members.shape[:-1], -1, _BITS)
     place = jax.lax.broadcasted_iota(jnp.uint32, lanes.shape, members.ndim)
@@ -103,14 +105,16 @@ def _sizes(sets: _Rows) -> Int32[Array, " n"]:
     return jnp.sum(bits, axis=-1, dtype=jnp.int32)
 
 
-def _touching(rows: _Rows, part: _Set) -> Bool[Array, " n"]:
+def _touching(rows: _Rows, part: _Set) -> _Clients:
     """Mark the clients that are joined to at least one of a set."""
     return ((rows & part[None, :]) != 0).any(axis=-1)
 
 
 def _silent_and_lost(
-    rows: _Rows, survivors: _Alive, thresholds: _Limits
-) -> tuple[Bool[Array, " n"], Bool[Array, " n"]]:
+    rows: _Rows,
+    survivors: _Alive,
+    thresholds: _Limits,
+) -> tuple[_Clients, _Clients]:
     """Mark the clients that are not informative, and those of them in V3+."""
     silent = _holders(rows, survivors[4]) < thresholds
     needed = survivors[3] | (survivors[2] & _touching(rows, _packed(survivors[3])))
@@ -118,7 +122,9 @@ def _silent_and_lost(
 
 
 def _ends_without_a_sum(
-    rows: _Rows, survivors: _Alive, thresholds: _Limits
+    rows: _Rows,
+    survivors: _Alive,
+    thresholds: _Limits,
 ) -> Bool[Array, ""]:
     """Return whether the server learns no sum over all whose inputs it may sum.
 
@@ -135,7 +141,7 @@ def _ends_without_a_sum(
     return (num_summed < FEWEST_IN_A_SUM) | lost.any()
 
 
-def _holders(rows: _Rows, present: Bool[Array, " n"]) -> Int32[Array, " n"]:
+def _holders(rows: _Rows, present: _Clients) -> Int32[Array, " n"]:
     """Count the present holders of shares of each client's secrets."""
     return _sizes(rows & _packed(present)[None, :]) + present.astype(jnp.int32)
 
@@ -150,7 +156,7 @@ class _Flood(NamedTuple):
     first: Array  # uint32[words], the first finished component
 
 
-def _components(rows: _Rows, survivors: _Alive, silent: Bool[Array, " n"]) -> _Flood:
+def _components(rows: _Rows, survivors: _Alive, silent: _Clients) -> _Flood:
     """Find the components of G_3.
 
     One loop for all of them: a step adds the neighbours to the component that grows, or

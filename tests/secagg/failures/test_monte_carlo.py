@@ -496,7 +496,7 @@ def test_planted_rounds_hold_what_was_planted(kind):
         rounds = _planted.plant_cuts(key, 0, count, _planted.isolated_cuts(n, p, q), q)
     else:
         table = _planted.lost_secrets(n, p, q, thresholds)
-        rounds = _planted.plant_lost_secrets(key, 0, count, table, p, q)
+        rounds = _planted.plant_lost_secrets(key, 0, count, table, q, p=p)
     bytes_ = _planted.judge_planted(graph, rounds, thresholds, key, 0, count)
     drawn, _ = drawn_rounds(3, count, graph, mj.availability.independent_steps(q))
     for trial, (survivors, cut, client, row) in enumerate(zip(*rounds, strict=True)):
