@@ -19,7 +19,7 @@ from jax.typing import ArrayLike
 
 from mrsa_jax._core.arrays import number_or_vector, one_number
 from mrsa_jax._core.traced import needs_values
-from mrsa_jax.selection._checks import check_sizes
+from mrsa_jax.selection.checks import check_sizes
 from mrsa_watch._base.errors import check_known, check_size, require
 
 Form = Literal["printed", "corrected"]
