@@ -33,6 +33,7 @@ from mrsa_papers.harness import (
     rows_to_frame,
     substitution,
 )
+from mrsa_papers.harness._figures import Draw, labelled
 from mrsa_papers.harness._items import VERDICTS, at_other_settings, on_other_data
 from mrsa_watch._base.errors import DataNotFoundError, StoreError, require, writing
 
@@ -324,6 +325,14 @@ def function_of(paper: str, where: str) -> Callable[..., Any]:
     return function
 
 
+def figure_of(target: Target) -> Draw:
+    """Return the function that draws an item's data on its figure."""
+    paper, name = target
+    row = ITEMS[paper][name]
+    draw = function_of(paper, row.figure)
+    return draw if row.axes is None else labelled(draw, row.axes)
+
+
 def _item(target: Target, context: Context) -> Item:
     """Make an item, its claims marked where data or settings are not the paper's."""
     paper, name = target
@@ -433,10 +442,8 @@ def _written(
     config: ReproduceConfig, target: Target, made: Made, overall: Overall
 ) -> Made:
     """Write an item, but for one without data."""
-    paper, name = target
     if not made.item.data.empty:
-        draw = function_of(paper, ITEMS[paper][name].figure)
-        made = folder.written_item(config, draw, made)
+        made = folder.written_item(config, figure_of(target), made)
     overall.end(made.item.verdict)
     return made
 

@@ -18,10 +18,10 @@ from jaxtyping import Bool, Int
 
 from mrsa_jax import secagg
 from mrsa_papers.harness import Check, Context, Found, rows_to_frame, state
-from mrsa_papers.harness._figures import COLOURS, MARKERS, legend
+from mrsa_papers.harness._figures import COLOURS, MARKERS
 
 if TYPE_CHECKING:
-    from mrsa_papers.harness._figures import Figure, pd
+    from mrsa_papers.harness._figures import Axes, pd
 
 
 class Rounds(NamedTuple):
@@ -272,21 +272,20 @@ def _caption(context: Context, name: str, words: str) -> str:
     )
 
 
-def draw_reliable(figure: Figure, data: pd.DataFrame) -> None:
+def draw_reliable(ax: Axes, data: pd.DataFrame) -> None:
     """Draw the share of reliable rounds over the threshold.
 
     The columns are n, t, rounds and reliable.
     """
-    _draw(figure, data, "reliable", "Theorem 1: the sum over V₃ is learnt")
+    _draw(ax, data, "reliable")
 
 
-def draw_private(figure: Figure, data: pd.DataFrame) -> None:
+def draw_private(ax: Axes, data: pd.DataFrame) -> None:
     """Draw the share of private rounds by threshold (columns n, t, rounds, private)."""
-    _draw(figure, data, "private", "Theorem 2: no sum over a part of V₃ is learnt")
+    _draw(ax, data, "private")
 
 
-def _draw(figure: Figure, data: pd.DataFrame, name: str, title: str) -> None:
-    ax = figure.subplots()
+def _draw(ax: Axes, data: pd.DataFrame, name: str) -> None:
     for number, (n, rows) in enumerate(data.groupby("n")):
         shares, mark = 100 * rows[name] / rows["rounds"], MARKERS[number]
         ax.plot(
@@ -301,6 +300,3 @@ def _draw(figure: Figure, data: pd.DataFrame, name: str, title: str) -> None:
         ax.plot(rows["t"], wrong, "x", color=COLOURS[number], ms=8)
     ax.plot([], [], "x", color="#444444", ms=8, label="theorem and pads disagree")
     ax.set_xticks(sorted(data["t"].unique()))
-    ax.set(xlabel="threshold t (shares)", ylabel="rounds (%)", ylim=(-3, 103))
-    ax.set_title(title)
-    legend(ax)

@@ -20,7 +20,7 @@ from mrsa_jax._core.streams import as_key, fold
 from mrsa_jax.availability import independent_steps
 from mrsa_papers.ccesa._theory import SIZES, bandwidth_bits, step_rate, thresholds_of
 from mrsa_papers.harness import Check, Context, Found, compare, rows_to_frame, state
-from mrsa_papers.harness._figures import beside, legend, log_ticks, panels
+from mrsa_papers.harness._figures import beside, log_ticks, panels
 
 if TYPE_CHECKING:
     from mrsa_papers.harness._figures import Axes, Figure, pd
@@ -347,12 +347,11 @@ def _draw_quantity(ax: Axes, data: pd.DataFrame) -> None:
     ax.legend(loc="upper left")
 
 
-def draw_bandwidths(figure: Figure, data: pd.DataFrame) -> None:
+def draw_bandwidths(ax: Axes, data: pd.DataFrame) -> None:
     """Draw CCESA's additional bandwidth over SecAgg's.
 
     The columns are n, ratio and wire_ratio.
     """
-    ax = figure.subplots()
     ax.plot(
         data["n"],
         data["ratio"],
@@ -372,7 +371,4 @@ def draw_bandwidths(figure: Figure, data: pd.DataFrame) -> None:
     )
     for _, row in data[data["n"].isin((100, 300, 500, 1000))].iterrows():
         beside(ax, f"{row['ratio']:.3f}", (row["n"], row["ratio"]), (2, 8))
-    ax.set(xlabel="clients n", ylabel="share of SecAgg's bandwidth", ylim=(0, 0.75))
     ax.set_xlim(None, 1.09 * data["n"].max())
-    ax.set_title("Bandwidth beyond the residues, at p* ($q_{total}$ = 0)")
-    legend(ax)

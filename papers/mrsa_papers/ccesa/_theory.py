@@ -284,12 +284,11 @@ def _draw_bound(
     legend(ax)
 
 
-def draw_unmasking(figure: Figure, data: pd.DataFrame) -> None:
+def draw_unmasking(ax: Axes, data: pd.DataFrame) -> None:
     """Draw the chance of the unmasking attack over n.
 
     The columns are q_total, n, exact and bound.
     """
-    ax = figure.subplots()
     bound = data.drop_duplicates("n")
     ax.plot(
         bound["n"],
@@ -304,6 +303,3 @@ def draw_unmasking(figure: Figure, data: pd.DataFrame) -> None:
         # no degree is high enough: not shown
         seen = curve["exact"].where(curve["exact"] > 0)
         ax.plot(curve["n"], seen, ms=5, lw=1.2, **look)
-    ax.set(yscale="log", xlabel="clients n", ylabel="chance of a round (log axis)")
-    ax.set_title("Some client has 2t - 1 neighbours or more")
-    legend(ax)

@@ -14,10 +14,10 @@ import numpy as np
 from mrsa_jax import secagg
 from mrsa_papers.ccesa._theory import COLOURS, SIZES, TABLE_2_PARAMETERS, TOTALS
 from mrsa_papers.harness import Context, Found, compare, rows_to_frame, state
-from mrsa_papers.harness._figures import in_turn, legend
+from mrsa_papers.harness._figures import in_turn
 
 if TYPE_CHECKING:
-    from mrsa_papers.harness._figures import Figure, pd
+    from mrsa_papers.harness._figures import Axes, pd
 
 # Table G.2: p* for each q_total over n = 100, ..., 1000, as printed.
 _TABLE_G2 = {
@@ -161,9 +161,8 @@ def _threshold_row(
     }
 
 
-def draw_probabilities(figure: Figure, data: pd.DataFrame) -> None:
+def draw_probabilities(ax: Axes, data: pd.DataFrame) -> None:
     """Draw p* over n, computed and printed (columns q_total, n, ours, printed)."""
-    ax = figure.subplots()
     wrong = (data["printed"] - data["ours"].round(3)).abs() > 1e-9
     for _, curve, look in in_turn(
         data, "q_total", "$q_{{total}}$ = {:g}", color=COLOURS
@@ -187,14 +186,10 @@ def draw_probabilities(figure: Figure, data: pd.DataFrame) -> None:
         ms=12,
         label="third digit differs",
     )
-    ax.set(xlabel="clients n", ylabel="connection probability p*", ylim=(0, 1))
-    ax.set_title("Threshold connection probability, eq. (5)")
-    legend(ax)
 
 
-def draw_thresholds(figure: Figure, data: pd.DataFrame) -> None:
+def draw_thresholds(ax: Axes, data: pd.DataFrame) -> None:
     """Draw t between the survivors and half of all holders, as shares of their mean."""
-    ax = figure.subplots()
     places = np.arange(len(data))[::-1]
     holders = 2 * data["half of holders"]
     ax.barh(
@@ -215,10 +210,7 @@ def draw_thresholds(figure: Figure, data: pd.DataFrame) -> None:
     for place, t in zip(places, data["t"], strict=True):
         ax.text(0.02, place, f"t = {t}", va="center", fontsize=8.5)
     ax.set_yticks(places, [_setting(row) for _, row in data.iterrows()])
-    ax.set(xlabel="share of a client's holders, (n - 1) p + 1", xlim=(0, 1.08))
-    ax.set_title("Enough shares come back, too few for two secrets")
     ax.grid(axis="y", visible=False)
-    legend(ax)
 
 
 def _setting(row: Any) -> str:

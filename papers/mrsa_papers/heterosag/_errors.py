@@ -465,9 +465,8 @@ def _few_pads() -> Check:
     )
 
 
-def draw_errors(figure: Figure, data: pd.DataFrame) -> None:
+def draw_errors(ax: Axes, data: pd.DataFrame) -> None:
     """Draw bounds, exact and simulated errors of schemes."""
-    ax = figure.subplots()
     names = list(dict.fromkeys(data["scheme"]))
     places = np.arange(len(names))
     bounds = data.drop_duplicates("scheme").set_index("scheme")["bound"]
@@ -495,22 +494,15 @@ def draw_errors(figure: Figure, data: pd.DataFrame) -> None:
             color="#333333",
             label="simulated" if kind == "uniform" else None,
         )
-    ax.set_yscale("log")
     ax.set_xticks(places, names)
-    ax.set(
-        ylabel="error of the mean, of a coordinate\n(over the range squared, log axis)"
-    )
-    ax.set_title("Quantization error: N = 20, K = 2, 4, 8, 10, 12")
     ax.grid(axis="x", visible=False)
-    draw.legend(ax)
 
 
-def draw_expansion(figure: Figure, data: pd.DataFrame) -> None:
+def draw_expansion(ax: Axes, data: pd.DataFrame) -> None:
     """Draw the expansion factor over the users of a sum.
 
     The columns are K, summed, factor and those of the paper.
     """
-    ax = figure.subplots()
     for levels, rows, look in draw.in_turn(
         data, "K", color=draw.COLOURS[1:], marker=draw.MARKERS
     ):
@@ -522,11 +514,6 @@ def draw_expansion(figure: Figure, data: pd.DataFrame) -> None:
     top = (14, ax.get_ylim()[1])
     draw.beside(ax, "two subgroups of 7", top, (4, -10), fontsize=8, color="#555555")
     ax.set_xscale("log", base=2)
-    ax.set(
-        xlabel="users that sum together, |S|", ylabel="bits sent over bits of the code"
-    )
-    ax.set_title("Bandwidth expansion (marks: whole bits)")
-    draw.legend(ax)
 
 
 def draw_costs(figure: Figure, data: pd.DataFrame) -> None:

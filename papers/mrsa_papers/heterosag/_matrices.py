@@ -329,12 +329,11 @@ def _draw_matrix(ax: Axes, data: pd.DataFrame) -> None:
     ax.grid(visible=False)
 
 
-def draw_examples(figure: Figure, data: pd.DataFrame) -> None:
+def draw_examples(ax: Axes, data: pd.DataFrame) -> None:
     """Draw the wrong sums of Example 1.
 
     The columns are Z_1, Z_2, Z_3, codes and is wrong.
     """
-    ax = figure.subplots()
     pads = list(dict.fromkeys(zip(data["Z_1"], data["Z_2"], data["Z_3"], strict=True)))
     codes = sorted(data["codes"].unique())
     table = data.set_index(["Z_1", "Z_2", "Z_3", "codes"])["is wrong"]
@@ -346,6 +345,5 @@ def draw_examples(figure: Figure, data: pd.DataFrame) -> None:
     )
     ax.set_xticks(range(len(pads)), ["\n".join(map(str, pad)) for pad in pads])
     ax.set_yticks(range(len(codes)), [" ".join(code) for code in codes], fontsize=7.5)
-    ax.set(xlabel="pads of users 1, 2, 3 (Table II)", ylabel="inputs of users 1, 2, 3")
     ax.set_title(f"Wrong sums (orange): {int(grid.sum())} of {grid.size}")
     ax.grid(visible=False)

@@ -22,10 +22,10 @@ from mrsa_jax import selection
 from mrsa_jax.availability import Availability, assign_rates, independent
 from mrsa_papers.harness import Check, Context, Found, rows_to_frame, state
 from mrsa_papers.harness._context import RATES
-from mrsa_papers.harness._figures import COLOURS, MARKERS, in_turn, legend
+from mrsa_papers.harness._figures import COLOURS, MARKERS, in_turn
 
 if TYPE_CHECKING:
-    from mrsa_papers.harness._figures import Figure, pd
+    from mrsa_papers.harness._figures import Axes, pd
 
 _RATE = 0.3
 _N, _K, _T = 120, 12, 3
@@ -219,19 +219,14 @@ def _cohorts(
     return chances
 
 
-def draw_fairness_gap(figure: Figure, data: pd.DataFrame) -> None:
+def draw_fairness_gap(ax: Axes, data: pd.DataFrame) -> None:
     """Draw the mean gap over rounds with its range.
 
     The columns are setup, rounds, trial and gap.
     """
-    ax = figure.subplots()
     for _, rows, look in in_turn(data, "setup", "{}", color=COLOURS, marker=MARKERS):
         gaps = rows.groupby("rounds")["gap"]
         ax.plot(gaps.mean().index, gaps.mean(), ms=5, **look)
         ax.fill_between(
             gaps.mean().index, gaps.min(), gaps.max(), color=look["color"], alpha=0.15
         )
-    ax.set(xscale="log", yscale="log", xlabel="rounds (log axis)")
-    ax.set(ylabel="fairness gap F (log axis)")
-    ax.set_title("Theorem 1: the fairness gap over rounds (bands: all histories)")
-    legend(ax)

@@ -15,7 +15,7 @@ from mrsa_papers.harness import Context, Found, compare, rows_to_frame
 from mrsa_papers.harness._figures import WARNING, beside, scheme_colour, short
 
 if TYPE_CHECKING:
-    from mrsa_papers.harness._figures import Figure, pd
+    from mrsa_papers.harness._figures import Axes, pd
 
 # Table 1 at N = 120, K = 12: scheme, T, printed size.
 _TABLE_1 = (
@@ -98,12 +98,11 @@ def family_figure(context: Context) -> Found:
     return Found(checks, rows_to_frame(rows), caption)
 
 
-def draw_family_sizes(figure: Figure, data: pd.DataFrame) -> None:
+def draw_family_sizes(ax: Axes, data: pd.DataFrame) -> None:
     """Draw printed and exact family sizes on a log axis.
 
     The columns are scheme, paper and ours.
     """
-    ax = figure.subplots()
     places = np.arange(len(data))[::-1]
     for place, (_, row) in zip(places, data.iterrows(), strict=True):
         colour = scheme_colour(row["scheme"])
@@ -112,17 +111,14 @@ def draw_family_sizes(figure: Figure, data: pd.DataFrame) -> None:
         text = f"{int(row['ours']):,}".replace(",", "\N{NARROW NO-BREAK SPACE}")
         beside(ax, text, (float(row["ours"]), place), (12, 0), va="center")
     printed = data["paper"].astype(float)
-    ax.plot(printed, places, "o", mfc="none", mec=WARNING, ms=11, label="printed")
+    ax.plot(printed, places, "o", mfc="none", mec=WARNING, ms=11)
     ax.set_yticks(places, [short(label) for label in data["scheme"]])
-    ax.set(xscale="log", xlim=(1, 1e24), ylim=(-0.6, len(data) - 0.4))
-    ax.set(xlabel="cohorts to choose from, R")
-    ax.set_title("Family sizes at N = 120, K = 12 (rings: as printed)")
+    ax.set(ylim=(-0.6, len(data) - 0.4))
     ax.grid(axis="y", visible=False)
 
 
-def draw_family(figure: Figure, data: pd.DataFrame) -> None:
+def draw_family(ax: Axes, data: pd.DataFrame) -> None:
     """Draw a family of cohorts (columns row, client, member) as the matrix B."""
-    ax = figure.subplots()
     matrix = data.pivot(index="row", columns="client", values="member").to_numpy()
     ax.imshow(matrix, cmap="Greys", vmin=0, vmax=1.4, aspect="equal")
     for (row, client), member in np.ndenumerate(matrix):
@@ -133,6 +129,4 @@ def draw_family(figure: Figure, data: pd.DataFrame) -> None:
     rows, clients = (np.arange(size) for size in matrix.shape)
     ax.set_xticks(clients, [str(client + 1) for client in clients])
     ax.set_yticks(rows, [str(row + 1) for row in rows])
-    ax.set(xlabel="client", ylabel="cohort (row of B)")
-    ax.set_title("Family of N = 8, K = 4, T = 2")
     ax.grid(visible=False)
