@@ -21,6 +21,7 @@ from mrsa_jax.availability import independent_steps
 from mrsa_papers.ccesa._theory import SIZES, bandwidth_bits, step_rate, thresholds_of
 from mrsa_papers.harness import Check, Context, Found, compare, rows_to_frame, state
 from mrsa_papers.harness._figures import beside, log_ticks, panels
+from mrsa_papers.harness._rows import printed_in
 
 if TYPE_CHECKING:
     from mrsa_papers.harness._figures import Axes, Figure, pd
@@ -51,13 +52,7 @@ _GROWTHS: dict[str, Callable[[float], float]] = {
 
 
 _LOST_PADS = "server: keystream words of lost clients' pads"
-_CELLS = {
-    "client: bytes beyond residues": {"CCESA": "sqrt(n log n)", "SecAgg": "n"},
-    "server: bytes beyond residues": {"CCESA": "n sqrt(n log n)", "SecAgg": "n^2"},
-    "client: field products of sharing": {"CCESA": "n log n", "SecAgg": "n^2"},
-    "client: keystream words": {"CCESA": "m sqrt(n log n)", "SecAgg": "m n"},
-    _LOST_PADS: {"CCESA": "m n sqrt(n log n)", "SecAgg": "m n^2"},
-}
+_CELLS = printed_in("ccesa")["growth"]
 """Counted quantities and the growth that the paper states for each scheme."""
 
 

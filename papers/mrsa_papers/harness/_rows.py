@@ -121,6 +121,13 @@ class Row:
 
 
 @functools.cache
+def printed_in(paper: str) -> dict[str, Any]:
+    """Read the `printed.toml` of a paper's folder: the numbers that it prints."""
+    path = pathlib.Path(__file__).parents[1] / paper / "printed.toml"
+    return tomllib.loads(path.read_text(encoding="utf-8"))
+
+
+@functools.cache
 def catalog_of(paper: str) -> dict[str, Any]:
     """Read the `items.toml` of a paper's folder, its items as rows."""
     path = pathlib.Path(__file__).parents[1] / paper / "items.toml"

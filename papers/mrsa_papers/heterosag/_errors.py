@@ -25,6 +25,7 @@ from mrsa_papers.harness import (
     rows_to_frame,
     state,
 )
+from mrsa_papers.harness._rows import printed_in
 from mrsa_papers.heterosag import _training as training
 
 if TYPE_CHECKING:
@@ -32,14 +33,7 @@ if TYPE_CHECKING:
 
 _DIM = 199_210
 # Experiment 1's bounds over (r2 - r1)^2, by another program.
-_VERIFIED = {
-    "SC": 771.3528888659841,
-    "MC": 988.5915869580156,
-    "HC (T = 2)": 987.3820136741565,
-    "HC (T = 3)": 967.3004424059186,
-    "K = 2": 2490.125,
-    "K = 12": 20.579545454545,
-}
+_VERIFIED: dict[str, float] = printed_in("heterosag")["bounds"]
 
 
 def error_bounds(context: Context) -> Found:
@@ -345,14 +339,8 @@ def _closed_forms(context: Context) -> Iterator[Check]:
 
 def expansion(context: Context) -> Found:
     """Return Section VI-A's expansion factors, with whole bits and without."""
-    printed = (
-        (2**16, "all 2^14 users", 2**14, 1.875),
-        (2**16, "two subgroups of 7", 14, 1.25),
-        (2, "all 2^14 users", 2**14, 15.0),
-        (2, "two subgroups of 7", 14, 4.0),
-    )
     checks = []
-    for levels, who, summed, paper in printed:
+    for levels, who, summed, paper in printed_in("heterosag")["expansion"]:
         whole = expansion_factor(levels, summed)
         real = expansion_factor(levels, summed, rounded=False)
         name = f"K = {'2^16' if levels > 2 else '2'}, {who}"
@@ -388,33 +376,8 @@ def costs(context: Context) -> Found:
         for varied, at, words in context.steps("Section VI-A: counting rounds", jobs)
         for name, value in _round_costs(*words).items()
     )
-    claims = (
-        ("user: words of pads", "users N", 0.0, "O(n m): not with N"),
-        ("user: words of pads", "users a subgroup n", 1.0, "O(n m)"),
-        ("user: words of pads", "parameters m", 1.0, "O(n m)"),
-        (
-            "user: words of pads, one sum of all",
-            "users N",
-            1.0,
-            "O(N m) in the usual protocol",
-        ),
-        (
-            "user: shares and agreements",
-            "users N",
-            1.0,
-            "O(N) shares of O(N) products: O(N^2)",
-        ),
-        ("user: bits of residues", "parameters m", 1.0, "O(N + m)"),
-        ("user: bits of residues", "users N", 0.0, "O(N + m): residues not with N"),
-        (
-            "server: words of pads",
-            "users N",
-            1.0,
-            "(not in the paper) N m without losses",
-        ),
-    )
     slopes: list[Check] = []
-    for name, varied, power, claim in claims:
+    for name, varied, power, claim in printed_in("heterosag")["powers"]:
         curve = data[(data["count"] == name) & (data["varied"] == varied)]
         slope = float(np.polyfit(np.log(curve["at"]), np.log(curve["value"]), 1)[0])
         slopes.append(

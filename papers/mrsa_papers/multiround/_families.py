@@ -13,22 +13,10 @@ import numpy as np
 from mrsa_jax import selection
 from mrsa_papers.harness import Context, Found, compare, rows_to_frame
 from mrsa_papers.harness._figures import WARNING, beside, scheme_colour, short
+from mrsa_papers.harness._rows import printed_in
 
 if TYPE_CHECKING:
     from mrsa_papers.harness._figures import Axes, pd
-
-# Table 1 at N = 120, K = 12: scheme, T, printed size.
-_TABLE_1 = (
-    ("Random", 1, 1e16),
-    ("Weighted random", 1, 1e16),
-    ("User partition", 12, 10),
-    ("Multi-RoundSecAgg (T=6)", 6, 190),
-    ("Multi-RoundSecAgg (T=4)", 4, 4060),
-    ("Multi-RoundSecAgg (T=3)", 3, 91389),
-)
-
-# Figure 2: the family of N = 8, K = 4, T = 2 as printed.
-_FIGURE_2 = ("11110000", "11001100", "11000011", "00111100", "00110011", "00001111")
 
 
 def family_size_bound(num_clients: int, cohort_size: int, privacy_target: int) -> int:
@@ -58,7 +46,7 @@ def family_size_bound(num_clients: int, cohort_size: int, privacy_target: int) -
 def family_sizes(context: Context) -> Found:
     """Return Table 1: how many cohorts each scheme can choose from."""
     checks, rows = [], []
-    for scheme, target, printed in _TABLE_1:
+    for scheme, target, printed in printed_in("multiround")["sizes"]:
         size = selection.family_size(120, 12, target)
         rows.append({"scheme": scheme, "T": target, "paper": printed, "ours": size})
         if target == 1:
@@ -79,7 +67,8 @@ def family_sizes(context: Context) -> Found:
 
 def family_figure(context: Context) -> Found:
     """Return Figure 2: the family B of N = 8, K = 4, T = 2, every entry compared."""
-    printed = np.array([[int(bit) for bit in row] for row in _FIGURE_2], dtype=np.bool_)
+    lines = printed_in("multiround")["family"]
+    printed = np.array([list(line) for line in lines]) == "1"
     ours = selection.enumerate_family(8, 4, 2)
     wrong = (
         int((printed != ours).sum()) if printed.shape == ours.shape else printed.size

@@ -272,4 +272,4 @@ def _as_float64(*arrays: Array) -> tuple[np.ndarray, ...]:
 
 def _start(initial: ArrayLike | Sequence[float | int] | None, dim: int) -> np.ndarray:
     """Return x(0) as float32[d], zeros if None."""
-    return np.zeros(dim, np.float32) if initial is None else np.float32(initial)
+    return np.asarray(np.zeros(dim) if initial is None else initial, np.float32)
