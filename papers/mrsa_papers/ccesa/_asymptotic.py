@@ -39,6 +39,7 @@ def reliable(context: Context) -> Found:
             exact = secagg.failures.exact_reliability_union_bound(
                 n, p, q, t
             ) / math.log(10)
+            # n/(n-1)^2, from Hoeffding's inequality and a union over the clients
             proof = math.log10(n) - 2 * math.log10(n - 1)
             rows.append(
                 {

@@ -130,6 +130,7 @@ def _counted(seed: int, scheme: str, n: int) -> dict[str, float]:
 def _fit(data: pd.DataFrame, claim: str) -> float:
     """Return the slope of log value against log of the claimed growth."""
     grows = _GROWTHS[claim.removeprefix("m ")]
+    # a slope of 1 against the claimed growth is that growth
     x = np.log([grows(float(n)) for n in data["n"]])
     return float(np.polyfit(x, np.log(data["value"].to_numpy(float)), 1)[0])
 
@@ -290,6 +291,7 @@ def _formula_checks(data: pd.DataFrame) -> Iterator[Check]:
 
 def _turbo_checks() -> Iterator[Check]:
     """Section 1: n = 100, m = 10^6, R = 32, L = 10, a_K = a_S = 256."""
+    # bits per client, as printed
     turbo = 4.0 * 10**6 * 100 * 32 / 10
     printed = math.sqrt(100 * math.log(100)) * (2 * 256 + 5 * 256) + 32e6
     degree = 99 * secagg.connection_probability(100, 0.0)

@@ -254,9 +254,6 @@ def _labelled(
         }
 
 
-# ---- verdicts
-
-
 def _checks(scores: pd.DataFrame) -> Iterator[Check]:
     """Yield the claims of both tables, on recall, and on all attacks under pads."""
     shadow_scores = scores[scores["method"] == _METHODS["shadow"]]
@@ -342,6 +339,7 @@ def _areas(hidden: pd.DataFrame) -> Check:
     """Judge all three attacks on padded models, whatever their thresholds."""
     off = (hidden["auc"] - 0.5).abs()
     half = hidden["auc half at 99.9 %"]
+    # at chance by the interval, and narrow enough to say so
     within = off <= half
     is_narrow = bool((off + half <= _AREA_CLOSE).all())
     worst = hidden.iloc[int(off.to_numpy().argmax())]

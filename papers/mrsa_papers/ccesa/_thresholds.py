@@ -84,6 +84,7 @@ def _in_decimals(n: int, total: float) -> float:
             size * (stays.ln() * decimal.Decimal("0.75")).exp()
             - (size * size.ln()).sqrt()
         )
+        # whole clients
         fewest = log_term.to_integral_value(decimal.ROUND_CEILING)
         private = fewest.ln() / fewest
         reliable = (3 * ((size - 1) * (size - 1).ln()).sqrt() - 1) / (

@@ -229,6 +229,7 @@ def _counted_ratio(pair: list[_Case]) -> Check:
         counts.append(
             [float(matrix[:, costs.sends[3]].sum(axis=0).mean()) for matrix in received]
         )
+    # SecAgg's counts come first
     ratios = [sparse / whole for whole, sparse in zip(*counts, strict=True)]
     case = pair[1]
     return state(

@@ -136,7 +136,10 @@ def scheme_error_bound(
 
 def _chain_counts(parts: list[int]) -> list[int]:
     """Count the pairs (subgroup, segment) with each group's quantizer, (16)."""
+    # every segment of every subgroup; the chain of segments joins neighbours
     counts = [sum(parts) * part for part in parts]
+    # a pair takes the coarser quantizer: two more for the first group, two fewer for
+    # the last
     counts[0] += 2
     counts[-1] -= 2
     return counts
@@ -144,6 +147,7 @@ def _chain_counts(parts: list[int]) -> list[int]:
 
 def _multiple_count(parts: list[int], group: int, subgroups: int) -> int:
     """Count the pairs of the first subgroups of a group in MC+, (17)."""
+    # subgroups of coarser groups, whose quantizers count where they sum together
     before = sum(parts[:group])
     return sum(
         2 * (sum(parts) - before - subgroup) - 1 for subgroup in range(subgroups)
@@ -185,6 +189,7 @@ def expansion_factor(
     Returns:
         The factor, at least 1.
     """
+    # sums run from 0 to |S| (K - 1)
     ring = num_summed * (num_levels - 1) + 1
     return ((ring - 1).bit_length() if rounded else math.log2(ring)) / math.log2(
         num_levels
@@ -208,6 +213,7 @@ def _counted(name: str, dim: int) -> float:
 def _equation_11(levels: np.ndarray, widths: Iterable[int]) -> float:
     """Return the bound for the levels of each segment's users, [segments, users]."""
     rows = zip(widths, levels.tolist(), strict=True)
+    # fractions, so that equality with the closed forms is no matter of rounding
     total = sum(
         Fraction(width, (levels_of_row - 1) ** 2)
         for width, row in rows
@@ -225,6 +231,7 @@ def _measured(seed: int, name: str, trials: int) -> list[dict[str, Any]]:
         levels[:, start:stop] = row[:, None]
     generator = np.random.default_rng(seed)
     uniform = generator.random((training.NUM_CLIENTS, dim)).astype(np.float32)
+    # halfway between two levels the variance of rounding is largest
     halfway = ((np.floor(uniform * (levels - 1)) + 0.5) / (levels - 1)).astype(
         np.float32
     )
@@ -307,6 +314,7 @@ def _closed_forms(context: Context) -> Iterator[Check]:
                 )
                 for limit in (False, threshold is not None)
             )
+            # whether z_T lies in the last group, where (18) counts twice
             is_last = total - (threshold or 0) - 1 >= total - parts[-1]
             row = {"hybrid": scheme == "hc", "equal": is_equal, "printed": is_printed}
             rows.append(row | {"last": is_last})
@@ -379,6 +387,7 @@ def costs(context: Context) -> Found:
     slopes: list[Check] = []
     for name, varied, power, claim in printed_in("heterosag")["powers"]:
         curve = data[(data["count"] == name) & (data["varied"] == varied)]
+        # on log axes a power is a slope
         slope = float(np.polyfit(np.log(curve["at"]), np.log(curve["value"]), 1)[0])
         slopes.append(
             state(
@@ -419,6 +428,7 @@ def _round_costs(number: int, size: int, dim: int) -> dict[str, float]:
 def _few_pads() -> Check:
     """Count how many users share a pad with one in a coordinate."""
     layout = hetero.segment_layout("mc", [4] * 5, training.LEVELS, 5)
+    # a segment is summed by one group or by two of them
     numbers = {len(block.members) - 1 for block in layout.blocks}
     return state(
         "pads on each coordinate of a user, its own apart",

@@ -107,6 +107,7 @@ def matrices(context: Context) -> Found:
 def _aligned(printed: _Printed) -> list[list[str]]:
     """Return one printed line per row, without lines that are printed twice."""
     lines = printed.rows
+    # the print repeats some lines
     while len(lines) > len(printed.matrix):
         lines.remove(next(a for a, b in itertools.pairwise(lines) if a == b))
     return lines
@@ -116,6 +117,7 @@ def _readings(lines: list[list[str]], ours: list[list[str]]) -> list[str]:
     """Compare each printed row with ours."""
     readings = []
     for k, (line, row) in enumerate(zip(lines, ours, strict=True)):
+        # the line without one of its tokens
         shortened = [line[:j] + line[j + 1 :] for j in range(len(line))]
         if line == row:
             readings.append("equal")
@@ -176,6 +178,7 @@ _TABLE_II = np.asarray(printed_in("heterosag")["pads"]).T
 
 def examples(context: Context) -> Found:
     """Return Example 1 with Table II by enumeration, and Example 5's numbers."""
+    # pads must cancel modulo the server's ring
     tuples = [
         pads for pads in itertools.product(*map(range, _RANGES)) if sum(pads) % 6 == 0
     ]
@@ -183,6 +186,7 @@ def examples(context: Context) -> Found:
     for pads, codes in itertools.product(
         tuples, itertools.product(*map(range, _LEVELS))
     ):
+        # each user reduces by the size of its range
         sent = [(c + z) % r for c, z, r in zip(codes, pads, _RANGES, strict=True)]
         rows.append(
             {
@@ -227,6 +231,7 @@ def examples(context: Context) -> Found:
 
 def _overflow_check(data: Any) -> Check:
     wrong = int(data["is wrong"].sum())
+    # overflows of user 1 alone, whose ring is smaller than the server's
     spoilt = data["codes"].str[0].astype(int) + data["Z_1"] >= _RANGES[0]
     return state(
         'Example 1: "distorted whenever an overflow happens for any user"',

@@ -37,6 +37,7 @@ def survival_probability(
             alone * dropout_rate + nobody * (1.0 - dropout_rate),
         )
     failure = nobody + alone
+    # by logarithms, as a power of a number near 1 would lose digits
     if num_subgroups == 1 or failure >= 1.0:
         return max(0.0, 1.0 - failure)
     return math.exp(num_subgroups * math.log1p(-failure))
@@ -140,6 +141,7 @@ def attackers(context: Context) -> Found:
     data = rows_to_frame(rows)
     equal = data["exact"] == data["whole"].clip(lower=0)
     wrong = data[~equal]
+    # fewer than half of (G + 1)/2 sums, or of G/2
     law = [
         (size // 2 - 1) // 2 if size % 2 == 0 else (size - 1) // 4 for size in data["G"]
     ]

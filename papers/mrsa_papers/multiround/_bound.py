@@ -114,6 +114,7 @@ def convergence_bound(
     share = min(cardinality / k, 1.0)
     if form == "printed":
         return constants.smoothness * scale / (gamma + share * steps * num_rounds - 1.0)
+    # over the number of rounds that are not skipped
     executed = np.arange(num_rounds + 1, dtype=np.float64)
     rates = constants.smoothness * scale / (gamma + executed * steps - 1.0)
     return float(_binomial_law(num_rounds, share) @ rates)
@@ -125,8 +126,10 @@ def _binomial_law(trials: int, chance: float) -> np.ndarray:
         law = np.zeros(trials + 1)
         law[trials if chance == 1.0 else 0] = 1.0
         return law
+    # ratios of neighbouring terms, (n - x)/(x + 1) p/(1 - p)
     odds = math.log(chance) - math.log1p(-chance)
     steps = np.log(np.arange(trials, 0.0, -1.0) / np.arange(1.0, trials + 1.0)) + odds
     logs = np.concatenate([[0.0], np.cumsum(steps)])
+    # the largest term is 1, so that none overflows
     law = np.exp(logs - logs.max())
     return law / law.sum()

@@ -193,6 +193,7 @@ def expected_gap(
                 for cohort, share in _cohorts(used, which, chosen, is_least).items():
                     step = chance * weight * share
                     after = [times + (i in cohort) for i, times in enumerate(used)]
+                    # only differences matter, so states stay few
                     following[tuple(times - min(after) for times in after)] += step
                     for i in cohort:
                         total[i] += step
@@ -206,6 +207,7 @@ def _cohorts(
 ) -> dict[tuple[int, ...], Fraction]:
     """Return the chance of each union of blocks among those that are whole."""
     least = min(used[i] for i in which)
+    # Algorithm 2 forces one of the least used blocks
     firsts = [i for i in which if used[i] == least] if is_least else list(which)
     chances: dict[tuple[int, ...], Fraction] = defaultdict(Fraction)
     for first in firsts:

@@ -38,6 +38,7 @@ def family_size_bound(num_clients: int, cohort_size: int, privacy_target: int) -
     n, k, t = num_clients, cohort_size, privacy_target
     if n % t == 0 and k % t == 0:
         return math.comb(n // t, k // t)
+    # most groups within a cohort, and most outside
     inside, outside = k // t, (n - k) // t
     sizes = ((chosen, min(outside, n // t - chosen)) for chosen in range(1, inside + 1))
     return max(math.comb(chosen + others, chosen) for chosen, others in sizes)

@@ -265,6 +265,7 @@ def _inverted_blocks(
     ground: _Ground, solved: np.ndarray, target: int, attack: attacks.Attack
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the members of each block of T, and the T images behind its mean."""
+    # batch partitioning's blocks are neighbours
     blocks = np.arange(_CLIENTS).reshape(-1, target)
     # estimates within a block are equal but for rounding
     means = np.asarray([solved[block].mean(axis=0) for block in blocks])

@@ -70,10 +70,12 @@ def window_bounds(history: np.ndarray) -> np.ndarray:
     skipped.
     """
     trials, rounds, clients = history.shape
+    # participations up to each round, 0 at first
     counts = np.zeros((trials, rounds + 1, clients), np.int32)
     np.cumsum(history, axis=1, out=counts[:, 1:])
     best = _weights(history)
     for m in range(1, rounds // 2 + 1):
+        # f(t-m) - f(t-2m) less f(t) - f(t-m)
         change = 2 * counts[:, m:-m] - counts[:, 2 * m :] - counts[:, : -2 * m]
         best[:, 2 * m - 1 :] = np.minimum(best[:, 2 * m - 1 :], _weights(change))
     return np.minimum.accumulate(best, axis=1)

@@ -137,6 +137,7 @@ def largest_union_family(n: int, k: int, t: int) -> Largest:
     """
     most, is_mixed = 0, False
     for sizes in _groupings(n, t):
+        # a generating function in clients and groups, one factor per group
         ways: Counter[tuple[int, int]] = Counter({(0, 0): 1})  # clients held, groups
         for size in sizes:
             ways.update(
@@ -162,6 +163,7 @@ def largest_family(n: int, k: int, t: int) -> int:
         2
     """
     cohorts = list(itertools.combinations(range(n), k))
+    # a family is a number whose bits are its cohorts
     families = np.arange(2 ** len(cohorts))
     columns = np.stack(
         [
@@ -172,6 +174,7 @@ def largest_family(n: int, k: int, t: int) -> int:
             for client in range(n)
         ]
     )
+    # clients that are in the same cohorts, themselves included
     alike = (columns[:, None] == columns[None]).sum(axis=1)
     keeps = ((alike >= t) | (columns == 0)).all(axis=0)
     counts = np.array([int(family).bit_count() for family in families[keeps]])

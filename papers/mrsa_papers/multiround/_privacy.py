@@ -133,6 +133,7 @@ def _means(values: np.ndarray) -> list[float]:
     Trials in which no client took part so far are omitted.
     """
     part = values > 0
+    # -1 stands for trials without a sum
     sums = np.where(part, values, 0).sum(axis=0)
     counts = part.sum(axis=0)
     return [

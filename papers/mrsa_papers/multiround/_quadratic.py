@@ -87,6 +87,7 @@ class QuadraticProblem:
         start = _start(initial, c.shape[-1]).astype(np.float64)
         low = np.minimum(c.min(axis=(0, 1)), start)
         high = np.maximum(c.max(axis=(0, 1)), start)
+        # a square is largest at an end of the box
         worst = np.maximum(
             ((low - c) ** 2).mean(axis=1), ((high - c) ** 2).mean(axis=1)
         )
@@ -254,6 +255,7 @@ def _train(
             local = local - rate * problem.curvatures * (local - sample)
         size = jnp.sum(cohort, dtype=jnp.int32)
         total = jnp.sum(jnp.where(cohort[:, None], local, jnp.float32(0.0)), axis=0)
+        # a skipped round leaves the model
         x = jnp.where(
             size > 0, total / jnp.maximum(size, 1).astype(jnp.float32), model.x
         )

@@ -79,6 +79,7 @@ def _curves(context: Context, selector: Any, how: str) -> Curves:
     assignments = 1 if how == "cyclic" else 4 if context.fast else 20
     parts, expected = [], []
     for i in range(assignments):
+        # one assignment per seed
         seed = (context.seed + i) % 2**32
         rates = np.asarray(assign_rates(seed, RATES, 120, how=how))  # type: ignore[arg-type]
         parts.append(
@@ -181,6 +182,7 @@ def _as_expected(label: str, curve: Curves, rounds: int) -> Check:
     gap = float((curve.cardinality[:, -1] - curve.expected).mean())
     share = float(np.clip(curve.expected.mean() / 12, 0.0, 1.0))
     total, log = rounds * len(curve.expected), math.log(2 * 6 / 1e-6)
+    # Bernstein's bound on the mean of independent rounds
     slack = 12 * (
         math.sqrt(2 * share * (1 - share) * log / total) + 2 * log / (3 * total)
     )

@@ -172,6 +172,7 @@ def swaps_within_blocks(context: Context) -> Found:
 
 def _shuffled_within(rng: np.random.Generator, n: int, size: int) -> np.ndarray:
     """Return a permutation that rotates each group of `size` consecutive clients."""
+    # a shift by 1 to size - 1 moves every client
     groups = np.arange(n).reshape(n // size, size)
     return np.roll(groups, 1 + int(rng.integers(size - 1)), axis=1).ravel()
 
@@ -243,6 +244,7 @@ def _rounds_to_full_rank(
     )
     first_full, online = [], independent(rate)
     for chunk, first in enumerate(range(0, draws, _AT_ONCE), start=1):
+        # far apart, so that chunks of neighbouring seeds do not meet
         chunk_seed, count = (seed + 7919 * chunk) % 2**32, min(_AT_ONCE, draws - first)
         histories = selection.rollout_trials(
             chunk_seed, selector, online, horizon, count
