@@ -21,6 +21,7 @@ from mrsa_jax.bench.harness import Answer, PeerError
 if TYPE_CHECKING:
     import numpy as np
 
+_PEERS = pathlib.Path(__file__).parent / "peers"  # also where adapters find `serving`
 _LAST_LINES = 12  # of what a peer wrote before it ended
 
 
@@ -41,7 +42,7 @@ class System:
     @property
     def folder(self) -> pathlib.Path:
         """Where its adapter and its pins are."""
-        return pathlib.Path(__file__).parent / "peers" / self.name
+        return _PEERS / self.name
 
     @property
     def _environment(self) -> pathlib.Path:
@@ -115,7 +116,7 @@ class Peer:
             stdout=subprocess.PIPE,
             stderr=self._words,
             text=True,
-            env=_without_ours(os.environ),
+            env=_without_ours(os.environ) | {"PYTHONPATH": str(_PEERS)},
             cwd=self._folder.name,
         )
         try:

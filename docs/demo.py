@@ -15,8 +15,8 @@ from typing import Any
 
 from rich.console import Console
 
-from mrsa_jax.cli._console import Bars
 from mrsa_jax.cli._study import _as_it_comes
+from mrsa_jax.cli.console import Bars
 from mrsa_jax.study import DemoConfig, run_and_save
 from mrsa_watch._base.html import tidy
 

@@ -19,7 +19,7 @@ from rich.console import Console
 
 import mrsa_jax as mj
 from mrsa_jax import cli, plotting
-from mrsa_jax.cli import _console, _tables
+from mrsa_jax.cli import console as consoles, tables
 from mrsa_jax.plotting import saved, styles
 from mrsa_watch._base.values import contents
 
@@ -193,13 +193,13 @@ def test_names_are_printed_as_they_are(
     stream = io.StringIO()
     monkeypatch.setattr(sys, "stdout", stream)
     monkeypatch.setattr(sys, "stderr", stream)
-    _tables.print_table(
+    tables.print_table(
         [name, "number"], [(name, "1"), (name, "2")], title=name, has_total=True
     )
     assert stream.getvalue().count(name) == 4
-    _console.print_words(_console.output_console(), name)
-    _console.print_sentences(_console.output_console(), [name])
-    _console.error_console().print(f"[bold red]error:[/] {_console.escape(name)}")
+    consoles.print_words(consoles.output_console(), name)
+    consoles.print_sentences(consoles.output_console(), [name])
+    consoles.error_console().print(f"[bold red]error:[/] {consoles.escape(name)}")
     assert stream.getvalue().count(name) == 7
 
 
@@ -209,6 +209,6 @@ def test_bars_show_names_as_they_are(name: str) -> None:
     console = Console(
         file=stream, force_terminal=True, width=100, emoji=False, color_system=None
     )
-    with _console._board(console) as board:
+    with consoles._board(console) as board:
         board.add_task(name, total=1, note=name)
     assert stream.getvalue().count(name) >= 2

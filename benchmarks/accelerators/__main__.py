@@ -20,14 +20,23 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from mrsa_jax.cli._tables import coloured, print_table
+from mrsa_jax.cli.tables import coloured, print_table
 
 _RESULTS = pathlib.Path(__file__).parents[1] / "results" / "accelerators.jsonl"
 _WIDTH = 170  # where there is no terminal
 _READ = (
-    "Device", "Program", "Form", "Launches", "bound", "Moved / least", "bound ", "GB",
-    "Open loops", "Seconds", "Of the limits",
-)  # fmt: skip
+    "Device",
+    "Program",
+    "Form",
+    "Launches",
+    "bound",
+    "Moved / least",
+    "bound ",
+    "GB",
+    "Open loops",
+    "Seconds",
+    "Of the limits",
+)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

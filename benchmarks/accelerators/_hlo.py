@@ -81,11 +81,19 @@ _COMPUTATION = re.compile(r"^(ENTRY\s+)?%?([\w.\-]+)\s*\(.*->.*\{\s*$")
 _LINE = re.compile(r"^\s*(?:ROOT\s+)?%?([\w.\-]+)\s*=\s*(.*)$")
 _CALLED = re.compile(r"(?:calls|body|to_apply)=%?([\w.\-]+)")
 _ROUNDS = re.compile(r'"known_trip_count":\{"n":"(\d+)"')
+# operations that launch nothing
 _FREE = {
-    "parameter", "constant", "tuple", "get-tuple-element", "bitcast", "after-all",
+    "parameter",
+    "constant",
+    "tuple",
+    "get-tuple-element",
+    "bitcast",
+    "after-all",
     "iota",
-    "partition-id", "replica-id", "opt-barrier",
-}  # fmt: skip
+    "partition-id",
+    "replica-id",
+    "opt-barrier",
+}
 _SLICES = ("dynamic-slice", "slice", "gather")
 
 

@@ -297,12 +297,13 @@ class _Cohort(NamedTuple):
 _LENET = _Cohort("lenet", 32, 3, 417, 50)
 
 
-def _local_training(quick: bool, *, network: _Cohort) -> Work:
+def _local_training(quick: bool, **words: Any) -> Work:
     """One epoch of a cohort; XLA does not know its steps, so they count as one."""
     from mrsa_jax import federated
     from mrsa_jax.data import ClientData
     from mrsa_jax.federated.programs import cohort_updates
 
+    network = _Cohort(**words)
     clients, samples, batch = (2, 8, 4) if quick else (12, *network[3:])
     model = getattr(federated, network.model)(10)
     trainer = federated.local_sgd(model, 0.05, batch_size=batch)
@@ -336,7 +337,7 @@ def _rounds_between_evaluations(quick: bool, *, num_runs: int | None = None) -> 
         runs_program,
     )
 
-    work = _local_training(quick, network=_LENET)
+    work = _local_training(quick, **_LENET._asdict())
     trainer, start, data, key, _, members, present = work.calls[0].arguments
     num_rounds, slots = 2 if quick else 10, len(members)
     average = secagg.ring_average(
@@ -365,38 +366,22 @@ def _rounds_between_evaluations(quick: bool, *, num_runs: int | None = None) -> 
     return Work([call], num_runs * num_rounds * work.amount)
 
 
-_BUILDERS: dict[str, Callable[[bool], Work]] = {
-    "ranks": _ranks,
-    "trajectory": _trajectory,
-    "exposure": _exposure,
-    "hidden-among": _hidden,
-    "weak-bounds": _weak_bounds,
-    "chacha20": _chacha20,
-    "pads": functools.partial(_padded_round, modulus=2**32),
-    "pads-prime": functools.partial(_padded_round, modulus=2**31 - 1),
-    "shamir": _shares,
-    "noise": _noise,
-    "segments": _segments,
-    "selection": _selection,
-    "failures": _failures,
-    "mlp": functools.partial(_local_training, network=_Cohort("mlp", 28, 1, 300, 50)),
-    "cnn": functools.partial(_local_training, network=_Cohort("cnn", 28, 1, 500, 100)),
-    "lenet": functools.partial(_local_training, network=_LENET),
-    "rounds": _rounds_between_evaluations,
-    "runs": functools.partial(_rounds_between_evaluations, num_runs=8),
-    "segment-round": _segment_round,
-}
-
-
 def _hot_path(
-    name: str, sizes: str, unit: str, bounds: dict[str, dict[str, Any]], key: str
+    name: str,
+    sizes: str,
+    unit: str,
+    bounds: dict[str, dict[str, Any]],
+    build: str,
+    words: dict[str, Any] | None = None,
 ) -> HotPath:
+    # a row names the function of this module that builds its programs
+    builder = functools.partial(globals()[f"_{build}"], **(words or {}))
     forms = {cast(Form, form): Bound(**most) for form, most in bounds.items()}
-    return HotPath(name, sizes, unit, _BUILDERS[key], forms)
+    return HotPath(name, sizes, unit, builder, forms)
 
 
 HOT_PATHS: dict[str, HotPath] = {
-    key: _hot_path(**row, key=key)
+    key: _hot_path(**row)
     for key, row in tomllib.loads(
         pathlib.Path(__file__).with_name("hot_paths.toml").read_text(encoding="utf-8")
     ).items()

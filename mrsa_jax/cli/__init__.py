@@ -27,7 +27,13 @@ from mrsa_jax._core.registry import load_plugins, loaded_plugins
 from mrsa_jax.cli._attack import AttackCommand, defaults, run_attack
 from mrsa_jax.cli._audit import WatchConfig, run_advise, run_audit, run_watch
 from mrsa_jax.cli._bench import BenchConfig, run_bench
-from mrsa_jax.cli._console import (
+from mrsa_jax.cli._data import DataConfig, run_data
+from mrsa_jax.cli._report import ReportConfig, run_report
+from mrsa_jax.cli._run import INTERRUPTED, union_of
+from mrsa_jax.cli._secagg import run_secagg
+from mrsa_jax.cli._study import run_study
+from mrsa_jax.cli._sweep import SweepCommand, run_sweep_command
+from mrsa_jax.cli.console import (
     INTERRUPTS,
     Bars,
     error_console,
@@ -35,12 +41,6 @@ from mrsa_jax.cli._console import (
     results_alone,
     use_cores,
 )
-from mrsa_jax.cli._data import DataConfig, run_data
-from mrsa_jax.cli._report import ReportConfig, run_report
-from mrsa_jax.cli._run import INTERRUPTED, union_of
-from mrsa_jax.cli._secagg import run_secagg
-from mrsa_jax.cli._study import run_study
-from mrsa_jax.cli._sweep import SweepCommand, run_sweep_command
 from mrsa_jax.study import KINDS, TrainConfig, load_config
 from mrsa_jax.study.kinds import attacks
 from mrsa_watch._base.errors import (

@@ -10,9 +10,9 @@ from typing import Any
 
 import tyro
 
-from mrsa_jax.cli._console import output_console, print_sentences
 from mrsa_jax.cli._run import INTERRUPTED, run_kind, union_of
-from mrsa_jax.cli._tables import print_table
+from mrsa_jax.cli.console import output_console, print_sentences
+from mrsa_jax.cli.tables import print_table
 from mrsa_jax.study import load_config
 from mrsa_jax.study.kinds import attacks
 from mrsa_watch._base.errors import ConfigurationError, check_known

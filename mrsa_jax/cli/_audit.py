@@ -15,15 +15,15 @@ import tyro
 
 from mrsa_jax._core.compile_cache import use_compile_cache
 from mrsa_jax._core.flags import IS_CHANCE, IS_GROUP, File, Within, check_ranges, shown
-from mrsa_jax.cli._console import (
+from mrsa_jax.cli._run import INTERRUPTED, run_kind
+from mrsa_jax.cli.console import (
     INTERRUPTS,
     error_console,
     escape,
     print_sentences,
     use_cores,
 )
-from mrsa_jax.cli._run import INTERRUPTED, run_kind
-from mrsa_jax.cli._tables import print_table
+from mrsa_jax.cli.tables import print_table
 from mrsa_jax.study import AdviseConfig, AuditConfig
 from mrsa_watch._base.errors import POSITIVE, require
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import tyro
 
 from mrsa_jax._core.flags import Count, File, Within, shown
-from mrsa_jax.cli._console import (
+from mrsa_jax.cli.console import (
     INTERRUPTS,
     Bars,
     error_console,
@@ -24,7 +24,7 @@ from mrsa_jax.cli._console import (
     print_words,
     use_cores,
 )
-from mrsa_jax.cli._tables import coloured, print_table
+from mrsa_jax.cli.tables import coloured, print_table
 from mrsa_watch._base.errors import require, writing
 from mrsa_watch._base.html import counted
 

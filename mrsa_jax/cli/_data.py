@@ -13,8 +13,8 @@ from typing import Annotated, Any, Literal
 import tyro
 
 from mrsa_jax._core.flags import Folder, shown
-from mrsa_jax.cli._console import error_console, print_json
-from mrsa_jax.cli._tables import coloured, print_table
+from mrsa_jax.cli.console import error_console, print_json
+from mrsa_jax.cli.tables import coloured, print_table
 from mrsa_watch._base.errors import ConfigurationError, require
 
 

@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 import tyro
 
 from mrsa_jax._core.flags import File, shown
-from mrsa_jax.cli._console import print_json
+from mrsa_jax.cli.console import print_json
 from mrsa_watch._base.errors import require
 
 

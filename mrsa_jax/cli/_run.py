@@ -13,7 +13,7 @@ from typing import Annotated, Any
 import tyro
 
 from mrsa_jax._core.compile_cache import use_compile_cache
-from mrsa_jax.cli._console import Bars, drawn, print_json, use_cores
+from mrsa_jax.cli.console import Bars, drawn, print_json, use_cores
 from mrsa_jax.study import validate
 
 INTERRUPTED = 130

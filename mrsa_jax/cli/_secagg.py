@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from mrsa_jax.cli._console import print_sentences
 from mrsa_jax.cli._run import run_kind
-from mrsa_jax.cli._tables import print_table
+from mrsa_jax.cli.console import print_sentences
+from mrsa_jax.cli.tables import print_table
 from mrsa_jax.study import SecaggConfig
 
 

@@ -11,9 +11,9 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from mrsa_jax.cli._console import Bars, output_console, print_sentences
 from mrsa_jax.cli._run import run_kind
-from mrsa_jax.cli._tables import Table
+from mrsa_jax.cli.console import Bars, output_console, print_sentences
+from mrsa_jax.cli.tables import Table
 from mrsa_jax.study import DemoConfig, SimulateConfig, TrainConfig
 
 _Config = DemoConfig | SimulateConfig | TrainConfig

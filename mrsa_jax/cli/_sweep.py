@@ -19,7 +19,7 @@ from mrsa_jax._core.flags import (
     check_ranges,
     shown,
 )
-from mrsa_jax.cli._console import (
+from mrsa_jax.cli.console import (
     INTERRUPTS,
     Bars,
     error_console,

@@ -9,7 +9,6 @@ from ._blocks import (
     uniform as uniform,
     weighted as weighted,
 )
-from ._checks import Fairness as Fairness
 from ._lines import crossing_partitions as crossing_partitions, from_lines as from_lines
 from ._many import rollout_counts as rollout_counts, rollout_many as rollout_many
 from ._metrics import (
@@ -36,4 +35,5 @@ from ._within import (
     blocks_within as blocks_within,
     minimum_separation as minimum_separation,
 )
+from .checks import Fairness as Fairness
 from .registry import Scheme as Scheme, register as register

@@ -26,9 +26,9 @@ from mrsa_jax._core.pytrees import Calls, pytree, static
 from mrsa_jax._core.selector import SelectorState
 from mrsa_jax._core.traced import is_traced
 from mrsa_jax.selection import _ranking
-from mrsa_jax.selection._checks import Fairness, check_sizes
 from mrsa_jax.selection._metrics import all_or_none, block_chances, chances_of_some
 from mrsa_jax.selection._ranking import Steps, Words, over_trials
+from mrsa_jax.selection.checks import Fairness, check_sizes
 from mrsa_watch._base.errors import check_known, check_size, require
 
 

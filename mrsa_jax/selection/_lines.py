@@ -26,8 +26,8 @@ from mrsa_jax._core.pytrees import pytree, static
 from mrsa_jax._core.selector import SelectorState
 from mrsa_jax._core.streams import client_words
 from mrsa_jax._core.traced import needs_values
-from mrsa_jax.selection._checks import Fairness, check_grids
 from mrsa_jax.selection._ranking import device_steps, k_smallest, word_key
+from mrsa_jax.selection.checks import Fairness, check_grids
 from mrsa_watch._base.errors import check_known, check_size, require
 
 _MOST_LINES = 16  # of a component whose subsets are enumerated: grids up to 8 x 8

@@ -25,7 +25,7 @@ from mrsa_jax._core.factories import is_chance, nan_unless
 from mrsa_jax._core.mesh import varying_like
 from mrsa_jax._core.streams import check_chances
 from mrsa_jax._core.traced import is_traced
-from mrsa_jax.selection._checks import check_sizes
+from mrsa_jax.selection.checks import check_sizes
 from mrsa_watch._base.errors import check_size, require
 from mrsa_watch._base.tables import require_array
 

@@ -24,7 +24,7 @@ from mrsa_jax._core.selector import Selector, SelectorState, check_selector
 from mrsa_jax._core.streams import Seed, Stream, as_key, client_words, fold
 from mrsa_jax._core.traced import is_traced, needs_values
 from mrsa_jax.selection._blocks import BlockSelection, batch_partitioning
-from mrsa_jax.selection._checks import Fairness
+from mrsa_jax.selection.checks import Fairness
 from mrsa_watch._base.errors import check_known, check_size, require
 from mrsa_watch._base.values import by_value
 

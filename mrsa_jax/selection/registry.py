@@ -23,7 +23,7 @@ from mrsa_jax._core.registry import (
     read_member,
     written,
 )
-from mrsa_jax.selection._checks import Fairness, check_grids
+from mrsa_jax.selection.checks import Fairness, check_grids
 from mrsa_watch._base.errors import ConfigurationError, check_known, require
 
 if TYPE_CHECKING:

@@ -13,14 +13,14 @@ import tyro
 
 from mrsa_jax._core.compile_cache import use_compile_cache
 from mrsa_jax._core.flags import shown
-from mrsa_jax.cli._console import (
+from mrsa_jax.cli.console import (
     drawn,
     output_console,
     print_json,
     print_words,
     use_cores,
 )
-from mrsa_jax.cli._tables import coloured, print_table
+from mrsa_jax.cli.tables import coloured, print_table
 from mrsa_papers._catalog import ITEMS
 from mrsa_papers._config import ReproduceConfig, check_targets
 from mrsa_watch._base.errors import require

@@ -66,6 +66,7 @@ def check_targets(targets: Iterable[str]) -> tuple[Target, ...]:
         True
     """
     words = [targets] if isinstance(targets, str) else list(targets)
+    # an empty name stands for all items of a paper
     wanted = {_checked(word) for word in words or ITEMS}
     return tuple(
         (paper, item)
@@ -78,6 +79,7 @@ def check_targets(targets: Iterable[str]) -> tuple[Target, ...]:
 def _checked(word: str) -> Target:
     """Return a paper and an item, or the empty name for all of its items."""
     paper, dot, item = word.partition(".")
+    # an item without its paper: the papers that have such an item are named
     if paper not in ITEMS:
         inside = [
             f"{other}.{paper}"

@@ -74,6 +74,7 @@ def read_drawing(path: pathlib.Path, name: str) -> str | None:
         if path.stat().st_size > _MOST_BYTES:
             return None
         text = path.read_text(encoding="utf-8")
+        # entities could grow without end
         root = None if "<!ENTITY" in text else ElementTree.fromstring(text)
     except (OSError, ValueError, ElementTree.ParseError):
         return None
@@ -95,6 +96,7 @@ def read_drawing(path: pathlib.Path, name: str) -> str | None:
         inner = "".join(_Reader(re.sub(r"\W+", "-", name), smallest).parts(root, 0))
     except (RecursionError, ValueError):
         return None
+    # the smallest text decides how small the whole may be shown
     least = _READ / smallest * width
     if not 0 < least < 10_000:
         return None
@@ -125,6 +127,7 @@ class _Reader:
             inner = "".join(self.parts(child, depth + 1))
             if tag in ("text", "tspan"):
                 inner = tidy(re.sub(r"\s", " ", child.text or "").strip()) + inner
+            # a group that holds nothing kept
             elif not inner and tag in ("g", "defs", "clipPath"):
                 continue
             markup = "".join(
@@ -158,6 +161,7 @@ class _Reader:
                 .removeprefix(start)
                 .removesuffix(")" * (key == "clip-path"))
             )
+            # only what others refer to needs a name, and only `use` may refer
             wanted = (key != "id" or tag in ("path", "clipPath")) and (
                 key != "href" or tag == "use"
             )
@@ -228,6 +232,7 @@ def _shade(name: str, theme: str) -> str:
     colour = f"#{name[1:]}"
     levels = [int(colour[k : k + 2], 16) for k in (1, 3, 5)]
     if theme == "dark" and max(levels) - min(levels) <= _GREY:
+        # the scale of greys is turned round: white becomes the paper
         white, black = (int(end[1:3], 16) for end in (PAPER["dark"], "#e8e8e8"))
         colour = "#" + 3 * f"{round(black + (white - black) * levels[0] / 255):02x}"
         least = 1.0

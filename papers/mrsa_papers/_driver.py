@@ -33,11 +33,10 @@ from mrsa_papers.harness import (
     rows_to_frame,
     substitution,
 )
+from mrsa_papers.harness._figures import Draw, labelled
 from mrsa_papers.harness._items import VERDICTS, at_other_settings, on_other_data
 from mrsa_watch._base.errors import DataNotFoundError, StoreError, require, writing
 
-# ---- How far a run of many items is, and how long the rest will take.
-#
 # What is left is estimated from what each item usually takes, scaled by how this
 # machine did.
 
@@ -84,8 +83,10 @@ class Overall:
     def seconds_left(self) -> float:
         """Estimate the seconds that the remaining items take."""
         usual = 0.0 if self._target is None else self._usual[self._target]
+        # ten seconds on both sides damp the first items, which compile
         ratio = (self._took + 10) / (self._should_have_taken + 10)  # at first as usual
         gone = 0.0 if self._target is None else time.perf_counter() - self._start
+        # of the current item only the rest counts, and never less than nothing
         return ratio * (sum(self._usual.values()) - usual) + max(
             ratio * usual - gone, 0.0
         )
@@ -126,8 +127,6 @@ def duration(seconds: float) -> str:
         return f"{seconds:.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
 
-
-# ---- A reproduction's summary and claims as rows of words, and as Markdown.
 
 SUMMARY_HEADINGS = ("Paper", "Item", "What", "Verdicts", "Seconds", "Data")
 CLAIM_HEADINGS = (
@@ -172,6 +171,7 @@ def totals(rows: Sequence[SummaryRow]) -> str:
     counts = [
         sum(row.counts[place] for row in rows) for place in range(len(VERDICTS) - 1)
     ]
+    # in the order of VERDICTS, without "no data"
     right, other, read, silent, wrong, open_, differ = counts
     missed = sum(row.unexpected for row in rows)
     apart = f" {other} hold on data instead of the paper's," if other else ""
@@ -207,10 +207,6 @@ def _markdown_table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> s
         "| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |\n"
         for row in lines
     )
-
-
-# ---- The one driver: remake the items that are asked for, and write them with their
-# verdicts.
 
 
 @dataclasses.dataclass(frozen=True)
@@ -324,12 +320,21 @@ def function_of(paper: str, where: str) -> Callable[..., Any]:
     return function
 
 
+def figure_of(target: Target) -> Draw:
+    """Return the function that draws an item's data on its figure."""
+    paper, name = target
+    row = ITEMS[paper][name]
+    draw = function_of(paper, row.figure)
+    return draw if row.axes is None else labelled(draw, row.axes)
+
+
 def _item(target: Target, context: Context) -> Item:
     """Make an item, its claims marked where data or settings are not the paper's."""
     paper, name = target
     row = ITEMS[paper][name]
     parts: Found = function_of(paper, row.maker)(context)
     item = Item(name, row.title, *parts)
+    # data first: a claim that holds on other data is lowered again by other settings
     item = on_other_data(item) if all(_data_words(context, row)) else item
     return at_other_settings(item)
 
@@ -364,6 +369,7 @@ def run_and_save(
         OutputExistsError: If the folder holds something else, or an item of other
             settings, other data or another version of the package.
     """
+    # misuse is answered before anything is loaded, made or written
     targets = check_targets(config.targets)
     _check_dataset(config, targets)
     context = Context(
@@ -424,6 +430,7 @@ def _make(target: Target, context: Context, overall: Overall) -> Made:
             0.0,
             row.data_words,
         )
+    # without the loading of data, which all items share
     start = time.perf_counter()
     item = _item(target, context)
     return Made(paper, item, time.perf_counter() - start, *words)
@@ -433,10 +440,8 @@ def _written(
     config: ReproduceConfig, target: Target, made: Made, overall: Overall
 ) -> Made:
     """Write an item, but for one without data."""
-    paper, name = target
     if not made.item.data.empty:
-        draw = function_of(paper, ITEMS[paper][name].figure)
-        made = folder.written_item(config, draw, made)
+        made = folder.written_item(config, figure_of(target), made)
     overall.end(made.item.verdict)
     return made
 

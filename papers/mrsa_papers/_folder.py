@@ -129,6 +129,7 @@ def check_unchanged(configs: Mapping[str, ReproduceConfig], out: pathlib.Path) -
 def written_item(config: ReproduceConfig, draw: Draw, made: Made) -> Made:
     """Write an item's figure, data and verdicts to its folder, whole or not at all."""
     item = made.item
+    # appears under its name only when all of it is written
     with _store.study_folder(config) as folder:
         save_figure(item, draw, folder.path)
         made = dataclasses.replace(
@@ -169,6 +170,7 @@ def kept_item(config: ReproduceConfig) -> Made:
 
 def write_file(path: pathlib.Path, text: str) -> None:
     """Write a text file whole or not at all."""
+    # on the same file system, so that replacing is one step
     part = path.with_name(f".{path.name}.part-{os.getpid()}")
     try:
         with part.open("w", encoding="utf-8") as file:

@@ -15,6 +15,7 @@ from mrsa_jax.study import _report
 from mrsa_jax.study._files import read_part
 from mrsa_jax.study._page import Section, data_table, settings_section
 from mrsa_jax.study._series import badge
+from mrsa_papers._catalog import PAPERS
 from mrsa_papers._config import ReproduceConfig
 from mrsa_papers._drawing import best_figure, drawing_colours
 from mrsa_watch._base.html import Markup, plain_settings, tidy
@@ -38,11 +39,6 @@ _HEADINGS = {
     "note": "Note",
 }
 _TINY = re.compile(r"\b\d\.\d{3,}e-(?:09|[1-9]\d)\b")
-_PAPERS = {
-    "multiround": "Multi-RoundSecAgg",
-    "ccesa": "CCESA",
-    "heterosag": "HeteroSAg",
-}
 _KINDS = {
     "reproduced": "good",
     "paper errs": "told",
@@ -91,7 +87,7 @@ def _papers(folder: pathlib.Path, items: list[dict[str, Any]]) -> Iterable[Secti
         by_paper.setdefault(str(item.get("paper", "")), []).append(item)
     for paper, rows in by_paper.items():
         content = "".join(_item(folder, item) for item in rows)
-        yield Section(_PAPERS.get(paper, paper) or "Items", content)
+        yield Section(PAPERS.get(paper, paper) or "Items", content)
 
 
 def _name(item: Mapping[str, Any]) -> str:

@@ -56,15 +56,8 @@ class SummaryRow(NamedTuple):
     @property
     def counts(self) -> tuple[int, ...]:
         """Claims by verdict, in the order of `VERDICTS` without the last (no data)."""
-        return (
-            self.reproduced,
-            self.on_other_data,
-            self.our_reading,
-            self.not_stated,
-            self.paper_errs,
-            self.undecided,
-            self.differs,
-        )
+        # the fields between the title and the unexpected ones stand in that order
+        return self[3 : 2 + len(VERDICTS)]
 
     @property
     def verdicts(self) -> str:
@@ -87,6 +80,7 @@ def judged(made: Made, config: ReproduceConfig) -> tuple[Judged, ...]:
         why = reasons.get(check.name)
         how = standing(check, why)
         words = [_REMARKS.get(how, "") + (why or "")]
+        # the verdict was lowered, but the miss is judged as it was made
         if check.as_made is not None:
             words.insert(0, "Not at the paper's settings.")
         result.append(Judged(check, how, " ".join(filter(None, words))))
@@ -98,27 +92,11 @@ def summary(items: Sequence[Made], config: ReproduceConfig) -> list[SummaryRow]:
     rows = []
     for made in items:
         outcomes = [check.verdict for check in made.item.checks]
-        right, other, read, silent, wrong, open_, differ, _ = map(
-            outcomes.count, VERDICTS
-        )
+        counts = map(outcomes.count, VERDICTS[:-1])
         missed = sum(verdict.standing == "missed" for verdict in judged(made, config))
-        rows.append(
-            SummaryRow(
-                PAPERS[made.paper],
-                made.name,
-                made.item.title,
-                right,
-                other,
-                read,
-                silent,
-                wrong,
-                open_,
-                differ,
-                missed,
-                round(made.seconds, 1),
-                made.data_words,
-            )
-        )
+        took = round(made.seconds, 1)
+        names = (PAPERS[made.paper], made.name, made.item.title)
+        rows.append(SummaryRow(*names, *counts, missed, took, made.data_words))
     return rows
 
 
@@ -150,6 +128,7 @@ def standing(check: Check, why: str | None) -> Standing:
         >>> standing(Check("T", "12", "11", "exact", "differs"), "no such T exists")
         'explained'
     """
+    # other settings lower a verdict, but do not excuse a miss
     verdict = check.as_made or check.verdict
     if verdict == "no data":
         return "no data"

@@ -13,8 +13,6 @@ from mrsa_jax import bench
 from mrsa_jax.bench.harness import PeerError
 
 _ADAPTER = """
-import sys
-sys.path.insert(0, {shared!r})
 from serving import serve
 
 class Workload:
@@ -24,7 +22,7 @@ class Workload:
     def run(self):
         if self.total[0] < 0:
             raise ValueError("negative")
-        return {{"seconds": 7.0}}
+        return {"seconds": 7.0}
     def saved(self, what):
         return self.total
 
@@ -35,8 +33,7 @@ serve(Workload, "1.2")
 @pytest.fixture
 def peer(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> str:
     """Stand in for FedJAX: an adapter that this Python runs."""
-    shared = rivals.SYSTEMS["fedjax"].folder.parent
-    (tmp_path / "adapter.py").write_text(_ADAPTER.format(shared=str(shared)))
+    (tmp_path / "adapter.py").write_text(_ADAPTER)
     monkeypatch.setattr(rivals.System, "folder", tmp_path)
     monkeypatch.setenv("MRSA_JAX_PEER_FEDJAX", sys.executable)
     return "fedjax"

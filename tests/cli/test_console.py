@@ -13,9 +13,9 @@ import pytest
 
 from mrsa_jax._core import device_words as _device_words
 from mrsa_jax._core.cores import num_cores
-from mrsa_jax.cli import Bars, _console, use_cores
-from mrsa_jax.cli._console import Interrupts
-from mrsa_jax.cli._tables import Table
+from mrsa_jax.cli import Bars, console, use_cores
+from mrsa_jax.cli.console import Interrupts
+from mrsa_jax.cli.tables import Table
 
 _NAME = "JAX_NUM_CPU_DEVICES"
 
@@ -93,7 +93,7 @@ def test_an_interrupt_inside_a_compiler_comes_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     compiles = iter([True, True, False])
-    monkeypatch.setattr(_console, "_compiles", lambda frame: next(compiles))
+    monkeypatch.setattr(console, "_compiles", lambda frame: next(compiles))
     before = signal.getsignal(signal.SIGINT)
     with Interrupts() as interrupts:
         interrupts.check()  # nothing was heard

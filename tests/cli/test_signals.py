@@ -21,8 +21,8 @@ import numpy as np
 import pytest
 
 import mrsa_jax as mj
-from mrsa_jax.cli import _console, main
-from mrsa_jax.cli._console import Interrupts, TerminatedError
+from mrsa_jax.cli import console, main
+from mrsa_jax.cli.console import Interrupts, TerminatedError
 
 STATUS = {signal.SIGINT: 130, signal.SIGTERM: 143}
 _SMALL = "--num-clients 12 --cohort-size 4 --dropout-rates 0"
@@ -288,7 +288,7 @@ def test_a_second_ctrl_c_of_a_person_ends_what_the_first_saves(
         with pytest.raises(KeyboardInterrupt):
             signal.raise_signal(signal.SIGINT)
         signal.raise_signal(signal.SIGINT)  # at once: an echo
-        monkeypatch.setattr(_console, "_SECONDS_OF_ECHOES", 0.0)
+        monkeypatch.setattr(console, "_SECONDS_OF_ECHOES", 0.0)
         with pytest.raises(KeyboardInterrupt):
             signal.raise_signal(signal.SIGINT)
 
@@ -304,10 +304,10 @@ def test_a_process_that_does_not_listen_is_ended_by_a_thread(
         has_ended.set()
         is_over.wait(10)  # the process would be gone
 
-    monkeypatch.setattr(_console, "_SECONDS_TO_LISTEN", 0.05)
-    monkeypatch.setattr(_console.os, "_exit", leave)
+    monkeypatch.setattr(console, "_SECONDS_TO_LISTEN", 0.05)
+    monkeypatch.setattr(console.os, "_exit", leave)
     # so it is never raised
-    monkeypatch.setattr(_console, "_compiles", lambda frame: True)
+    monkeypatch.setattr(console, "_compiles", lambda frame: True)
     interrupts = Interrupts()
     interrupts.ends_process = True
     with interrupts:

@@ -38,12 +38,12 @@ class AtCompile(logging.Handler):
         if record.getMessage().startswith("Compiling"):
             stop()
 
-from mrsa_jax.cli import _console, main
+from mrsa_jax.cli import console, main
 
 if moment == "compile":
     logging.getLogger("jax").addHandler(AtCompile())
 else:
-    _console.Bars.stage = lambda *_: stop()
+    console.Bars.stage = lambda *_: stop()
 os._exit(main(words.split()) or 1)
 """
 # Only results, figures, workers and a few data sets need these.

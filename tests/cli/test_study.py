@@ -14,7 +14,7 @@ import pytest
 import xarray as xr
 from rich.console import Console
 
-from mrsa_jax.cli import Bars, _console, _study
+from mrsa_jax.cli import Bars, _study, console
 from mrsa_jax.cli._study import sparkline
 from mrsa_jax.study import DemoConfig, TrainConfig
 from mrsa_jax.study._report import table_of
@@ -128,7 +128,7 @@ def test_a_training_of_one_scheme_says_how_fast_it_was(
 def _terminal(monkeypatch: pytest.MonkeyPatch) -> io.StringIO:
     screen = io.StringIO()
     monkeypatch.setattr(
-        _console,
+        console,
         "error_console",
         lambda: Console(file=screen, force_terminal=True, width=150, soft_wrap=True),
     )

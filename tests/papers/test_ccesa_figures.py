@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pandas as pd
-from drawing import axes_of, panel
+from drawing import panel
 from inside import inside
 from matplotlib.axes import Axes
 
@@ -55,7 +55,7 @@ def test_printed_probabilities_that_differ_are_ringed() -> None:
             "printed": [0.636, 0.485],
         }
     )
-    lines = _lines(axes_of(thresholds.draw_probabilities, data))
+    lines = _lines(panel(thresholds.draw_probabilities, data))
     assert lines["$q_{total}$ = 0"][1] == [0.6362, 0.4843]
     assert lines["printed in Table G.2"][1] == [0.636, 0.485]
     assert lines["third digit differs"] == ([200], [0.485])
@@ -73,7 +73,7 @@ def test_thresholds_are_shares_of_the_holders() -> None:
             "half of holders": [5.0, 10.0],
         }
     )
-    ax = axes_of(thresholds.draw_thresholds, data)
+    ax = panel(thresholds.draw_thresholds, data)
     widths = [bar.get_width() for bar in ax.patches]  # type: ignore[attr-defined]
     np.testing.assert_allclose(widths, [0.6, 0.75])
     assert _lines(ax)["holders left after dropouts, mean"][0] == [0.9, 1.0]
@@ -91,7 +91,7 @@ def test_impossible_attacks_are_left_out() -> None:
             "bound": [1e-2, 5e-3],
         }
     )
-    lines = _lines(axes_of(theory.draw_unmasking, data))
+    lines = _lines(panel(theory.draw_unmasking, data))
     np.testing.assert_array_equal(lines["exact, $q_{total}$ = 0.1"][1], [np.nan, 1e-4])
     assert lines["Proposition 1, n/(n-1)²"][1] == [1e-2, 5e-3]
 
@@ -140,7 +140,7 @@ def test_bandwidth_is_shown_as_counted_and_as_sent() -> None:
     data = pd.DataFrame(
         {"n": [100, 200], "ratio": [0.638, 0.486], "wire_ratio": [0.639, 0.487]}
     )
-    ax = axes_of(costs.draw_bandwidths, data)
+    ax = panel(costs.draw_bandwidths, data)
     lines = _lines(ax)
     assert lines["the paper's count, B_CCESA / B_SA"][1] == [0.638, 0.486]
     assert lines["bytes really sent"][1] == [0.639, 0.487]

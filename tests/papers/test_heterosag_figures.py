@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pandas as pd
-from drawing import axes_of, panel
+from drawing import panel
 from inside import inside
 from matplotlib.collections import PolyCollection
 
@@ -35,7 +35,7 @@ def test_wrong_sums_are_counted_in_the_title() -> None:
             "is wrong": [False, False, False, True],
         }
     )
-    ax = axes_of(matrices.draw_examples, data)
+    ax = panel(matrices.draw_examples, data)
     assert ax.get_title(loc="left") == "Wrong sums (orange): 1 of 4"
     assert np.asarray(ax.images[0].get_array()).tolist() == [[0, 0], [0, 1]]
 
@@ -69,11 +69,11 @@ def test_numbers_are_drawn_as_given() -> None:
     table = pd.DataFrame(
         rows, columns=["scheme", "updates", "bound", "exact", "simulated"]
     )
-    assert axes_of(errors.draw_errors, table).patches[0].get_height() == 1.0
+    assert panel(errors.draw_errors, table).patches[0].get_height() == 1.0
     expansion = pd.DataFrame(
         {"K": [2, 2], "summed": [2, 4], "factor": [2.0, 3.0], "real bits": [1.58, 2.32]}
     )
-    marks = axes_of(errors.draw_expansion, expansion).lines[1]
+    marks = panel(errors.draw_expansion, expansion).lines[1]
     assert marks.get_ydata().tolist() == [2.0, 3.0]
     survival = pd.DataFrame(
         {
@@ -84,14 +84,15 @@ def test_numbers_are_drawn_as_given() -> None:
             "simulated": [0.7, 1.0],
         }
     )
-    assert axes_of(survivors.draw_survival, survival).lines[0].get_ydata().tolist() == [
+    assert panel(survivors.draw_survival, survival).lines[0].get_ydata().tolist() == [
         0.99,
         0.69,
     ]
     tolerated = pd.DataFrame({"G": [4, 5], "paper": [0.0, 0.25], "exact": [0, 1]})
-    assert axes_of(survivors.draw_attackers, tolerated).lines[
-        0
-    ].get_ydata().tolist() == [0, 1]
+    assert panel(survivors.draw_attackers, tolerated).lines[0].get_ydata().tolist() == [
+        0,
+        1,
+    ]
     counts = pd.DataFrame(
         {"varied": ["N"] * 2, "at": [1, 2], "count": ["a"] * 2, "value": [3, 4]}
     )

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import inspect
 import itertools
 import math
-from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -15,7 +13,6 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from mrsa_jax import ConfigurationError
 from mrsa_jax._core.streams import (
     Stream,
     as_key,
@@ -33,9 +30,9 @@ from mrsa_jax.selection import (
     uniform,
 )
 from mrsa_papers.multiround._bound import (
+    ConvexConstants,
     _binomial_law,
     convergence_bound,
-    convex_constants,
 )
 from mrsa_papers.multiround._quadratic import quadratic_problem, simulate_convergence
 
@@ -46,151 +43,7 @@ ONES = {
     "gradient_bound": 1.0,
     "squared_distance": 1.0,
 }
-UNIT = partial(convex_constants, **ONES)
-
-
-def _raw(function: Callable) -> Callable:
-    return inspect.unwrap(function)
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"strong_convexity": 0.0}, "`strong_convexity` must be positive; got 0.0"),
-        (
-            {"smoothness": 0.5},
-            "`smoothness` must be at least `strong_convexity`; got 0.5 and 1.0",
-        ),
-        ({"smoothness": math.nan}, "`smoothness` must be finite; got nan"),
-        (
-            {"gradient_variance": [1.0, -1.0]},
-            "`gradient_variance` must be at least 0; got -1.0",
-        ),
-        ({"gradient_bound": -1.0}, "`gradient_bound` must be at least 0"),
-        ({"gradient_bound": [1.0, 2.0]}, "`gradient_bound` must be one number"),
-        ({"squared_distance": -1.0}, "`squared_distance` must be at least 0"),
-        (
-            {"client_minima": 1.0},
-            "`client_minima` must have a mean up to `minimum`; got 1.0 and 0",
-        ),
-        ({"minimum": True}, "`minimum` must be a number"),
-    ],
-)
-def test_misuse_of_constants(changes: dict, message: str) -> None:
-    with pytest.raises(ConfigurationError, match=message):
-        _raw(convex_constants)(**(ONES | changes))
-
-
-@pytest.mark.parametrize(
-    ("arguments", "options", "message"),
-    [
-        ((4, 5, 1, 10, 1.0, UNIT), {}, "`cohort_size` must be at most `num_clients`"),
-        ((8, 4, 2, 0, 1.0, UNIT), {}, "`num_rounds` must be at least 1; got 0"),
-        (
-            (8, 4, 2, 9, 4.1, UNIT),
-            {},
-            "`cardinality` must lie between 0 and .*; got 4.1 and 4",
-        ),
-        ((8, 4, 2, 9, math.nan, UNIT), {}, "`cardinality` must be finite; got nan"),
-        (
-            (8, 4, 2, 9, 4.0, UNIT),
-            {"local_steps": 0},
-            "`local_steps` must be at least 1; got 0",
-        ),
-        ((8, 4, 2, 9, 4.0, UNIT), {"form": "correct"}, "did you mean 'corrected'"),
-        (
-            (
-                8,
-                4,
-                2,
-                9,
-                4.0,
-                partial(convex_constants, **ONES, client_minima=[0.0, -1.0]),
-            ),
-            {},
-            "`constants` must hold .* got '2 client minima, 8 clients'",
-        ),
-    ],
-)
-def test_misuse_of_the_bound(arguments: tuple, options: dict, message: str) -> None:
-    *sizes, constants = arguments
-    with pytest.raises(ConfigurationError, match=message):
-        _raw(convergence_bound)(*sizes, constants(), **options)
-
-
-@pytest.mark.parametrize(
-    ("build", "message"),
-    [
-        (
-            lambda: _raw(quadratic_problem)(0, 0, 2),
-            "`num_clients` must be at least 1; got 0",
-        ),
-        (
-            lambda: _raw(quadratic_problem)(0, 5, 2, block_size=2),
-            "must be a multiple of",
-        ),
-        (
-            lambda: _raw(quadratic_problem)(0, 4, 2, curvature=(2.0, 1.0)),
-            "`curvature` must be two",
-        ),
-        (
-            lambda: _raw(quadratic_problem)(0, 4, 2, curvature=(0.0, 1.0)),
-            "`curvature` must be two",
-        ),
-        (
-            lambda: _raw(quadratic_problem)(0, 4, 2, noise=-1.0),
-            "`noise` must be one number, at",
-        ),
-        (
-            lambda: _raw(quadratic_problem)(0, 4, 2, num_samples=2**17),
-            "must be at most 2",
-        ),
-        (
-            lambda: _simulate(5, uniform(4, 2)),
-            "`problem` must have as many clients .* got 5 and 4",
-        ),
-        (
-            lambda: _simulate(4, uniform(4, 2), local_steps=0),
-            "`local_steps` must be at least 1",
-        ),
-        (
-            lambda: _raw(quadratic_problem)(0, 4, 2, curvature=(1e-50, 1.0)),
-            "`curvature` .*float32",
-        ),
-        (
-            lambda: _raw(quadratic_problem)(0, 4, 2, spread=1e39),
-            "`spread` must be .*; got 1e.39",
-        ),
-        (
-            lambda: _raw(quadratic_problem)(0, 4, 2, noise=1e-50),
-            "`noise` must be .*; got 1e-50",
-        ),
-        (
-            lambda: _simulate(4, uniform(4, 2), initial=[1.0, 1e39]),
-            "`initial` must be 0 or",
-        ),
-        (
-            lambda: _simulate(4, uniform(4, 2), initial=[1.0]),
-            "`initial` must hold 2 numbers",
-        ),
-        (
-            lambda: _simulate(4, uniform(4, 2), initial=[1.0, math.inf]),
-            "`initial` must be finite; got inf",
-        ),
-    ],
-)
-def test_misuse_of_the_problem(build: Callable[[], object], message: str) -> None:
-    with pytest.raises(ConfigurationError, match=message):
-        build()
-
-
-def _simulate(n: int, selector: object, **options: object) -> object:
-    problem = quadratic_problem(0, n, 2)
-    run = _raw(simulate_convergence)
-    return run(0, problem, selector, independent(0.1), 3, 2, **options)
-
-
-# ---- the closed form
+UNIT = partial(ConvexConstants, **ONES)
 
 
 @pytest.mark.parametrize(
@@ -232,14 +85,14 @@ def test_printed_takes_jensen_the_wrong_way() -> None:
 def test_terms_by_hand() -> None:
     """Every constant different, against the formula written out."""
     minima = np.linspace(-1.0, 0.5, 12)
-    constants = convex_constants(
+    constants = ConvexConstants(
         smoothness=3.0,
         strong_convexity=0.5,
-        gradient_variance=np.linspace(0.0, 2.0, 12),
+        gradient_variance=1.0,
         gradient_bound=1.5,
         squared_distance=2.5,
         minimum=0.25,
-        client_minima=minima,
+        client_minima=tuple(minima.tolist()),
     )
     steps, rounds, cardinality = 3, 40, 4.5
     gamma = max(8 * 3.0 / 0.5, steps)
@@ -299,9 +152,6 @@ def test_binomial_law_of_many_rounds() -> None:
     for trials, chance in ((1, 0.5), (10, 0.0), (10, 1.0), (2000, 1e-3), (2000, 0.97)):
         law = stats.binom(trials, chance).pmf(np.arange(trials + 1))
         assert np.allclose(_binomial_law(trials, chance), law, rtol=1e-9, atol=1e-300)
-
-
-# ---- the problem
 
 
 def test_constants_of_the_problem() -> None:

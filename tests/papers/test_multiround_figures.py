@@ -8,6 +8,8 @@ from drawing import axes_of, panel
 from inside import inside
 from matplotlib.axes import Axes
 
+from mrsa_papers._driver import figure_of
+
 exposure = inside("multiround.exposure")
 families = inside("multiround.table1")
 leaks = inside("multiround.early_leaks")
@@ -47,26 +49,26 @@ def test_proven_bounds_get_a_line_only_where_they_meet() -> None:
 
 def test_the_estimate_is_drawn_beside_the_bounds() -> None:
     data = _by_scheme(lower=[2, 2, 1], upper=[4, 2, 1], estimate=[4, 9, 1])
-    lines = _lines(axes_of(privacy.draw_echelon, data))
+    lines = _lines(panel(privacy.draw_echelon, data))
     assert lines["Random: estimate"][1].tolist() == [4, 9, 1]
     assert lines["Weighted random: weak T at most"][1].tolist() == [5, 3, 2]
 
 
 def test_a_metric_has_a_line_and_a_band() -> None:
     data = _by_scheme(mean=[0.5, 0.4, 0.3], low=[0.4, 0.3, 0.2], high=[0.6, 0.5, 0.4])
-    ax = panel(rounds._draw_metric, data, name="F", title="fairness", top=0.9)
+    ax = axes_of(figure_of(("multiround", "fig4b")), data)
     assert _lines(ax)["Random"][1].tolist() == [0.5, 0.4, 0.3]
     assert len(ax.collections) == 2
-    assert ax.get_ylim() == (0, 0.9)
-    assert ax.get_title(loc="left") == "fairness"
+    assert ax.get_ylim() == (0, 0.5)
+    assert ax.get_title(loc="left").startswith("Most minus least often summed client")
 
 
 def test_early_leaks_are_percentages() -> None:
-    ax = axes_of(leaks.draw_early_leaks, _by_scheme(leaked=[0.0, 0.25, 0.5]))
+    ax = panel(leaks.draw_early_leaks, _by_scheme(leaked=[0.0, 0.25, 0.5]))
     assert _lines(ax)["Random"][1].tolist() == [0, 25, 50]
     assert ax.get_xticks().tolist() == [0]  # multiples of N/K = 6
     late = pd.DataFrame({"scheme": "Random", "rounds": range(1, 15), "leaked": 0.0})
-    assert axes_of(leaks.draw_early_leaks, late).get_xticks().tolist() == [0, 6, 12]
+    assert panel(leaks.draw_early_leaks, late).get_xticks().tolist() == [0, 6, 12]
 
 
 def test_cardinality_of_target_has_theory_and_simulation() -> None:
@@ -74,7 +76,7 @@ def test_cardinality_of_target_has_theory_and_simulation() -> None:
         {"p": [0.1, 0.1, 0.5, 0.5], "T": [1, 2, 1, 2], "theorem": [4.0, 3.0, 2.0, 1.0]}
     )
     lines = _lines(
-        axes_of(theory.draw_cardinality, data.assign(simulated=data["theorem"] + 1))
+        panel(theory.draw_cardinality, data.assign(simulated=data["theorem"] + 1))
     )
     assert lines["p = 0.1"][1].tolist() == [4, 3]
     assert lines["p = 0.5"][1].tolist() == [2, 1]
@@ -94,7 +96,7 @@ def test_full_rank_is_drawn_against_rounds_minus_n() -> None:
         for kind in ("iid", "K-uniform")
         for r in (3, 4, 5)
     ]
-    lines = _lines(axes_of(theory.draw_full_rank, pd.DataFrame(rows)))
+    lines = _lines(panel(theory.draw_full_rank, pd.DataFrame(rows)))
     x, y = lines["N = 4, K = 2"]
     assert (x.tolist(), y.tolist()) == ([-1, 0, 1], [0.25, 0.5, 0.75])
 
@@ -104,7 +106,7 @@ def test_tables_and_tradeoff_name_every_scheme() -> None:
     sizes = pd.DataFrame(
         {"scheme": schemes, "paper": [100.0, 10, 7], "ours": [100, 10, 8]}
     )
-    ax = axes_of(families.draw_family_sizes, sizes)
+    ax = panel(families.draw_family_sizes, sizes)
     assert [t.get_text() for t in ax.get_yticklabels()] == [
         "Random",
         "User partition",
@@ -114,10 +116,10 @@ def test_tables_and_tradeoff_name_every_scheme() -> None:
     swaps = pd.DataFrame(
         {"scheme": schemes, "sums": [9, 9, 0 + 9], "changed_sums": [9, 0, 3]}
     )
-    widths = [bar.get_width() for bar in axes_of(theory.draw_swaps, swaps).patches]  # type: ignore[attr-defined]
+    widths = [bar.get_width() for bar in panel(theory.draw_swaps, swaps).patches]  # type: ignore[attr-defined]
     np.testing.assert_allclose(widths, [100, 0, 100 / 3])
     points = pd.DataFrame({"scheme": schemes, "T": [1, 12, 3], "C": [12.0, 1.5, 11.9]})
-    ax = axes_of(
+    ax = panel(
         rounds.draw_tradeoff, points.assign(C_low=points["C"] - 0.1, C_high=points["C"])
     )
     legend = ax.get_legend()
@@ -132,7 +134,7 @@ def test_a_family_is_drawn_entry_by_entry() -> None:
         for r in range(3)
         for c in range(2)
     ]
-    ax = axes_of(families.draw_family, pd.DataFrame(rows))
+    ax = panel(families.draw_family, pd.DataFrame(rows))
     np.testing.assert_array_equal(ax.images[0].get_array(), matrix)
     assert [text.get_text() for text in ax.texts] == ["1", "0", "0", "1", "1", "1"]
 

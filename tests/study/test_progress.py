@@ -101,7 +101,7 @@ def test_where_there_is_no_terminal_lines_come_now_and_then(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     now = [0.0]
-    monkeypatch.setattr("mrsa_jax.cli._console.time.perf_counter", lambda: now[0])
+    monkeypatch.setattr("mrsa_jax.cli.console.time.perf_counter", lambda: now[0])
     with Bars() as bars:
         assert isinstance(bars, Progress)
         assert isinstance(bars, Notes)

@@ -6,11 +6,6 @@ that it attacks ("gradient") and the image that it found ("images") are saved, s
 both sides are known to attack the same thing.
 """
 
-import pathlib
-import sys
-
-sys.path.insert(0, str(pathlib.Path(__file__).parent.parent))
-
 import breaching
 import numpy as np
 import torch

@@ -3,11 +3,6 @@
 Its batches come without its shuffle, from samples that lie in the wanted order.
 """
 
-import pathlib
-import sys
-
-sys.path.insert(0, str(pathlib.Path(__file__).parent.parent))
-
 import fedjax
 import jax
 import jax.numpy as jnp

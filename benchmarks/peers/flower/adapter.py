@@ -9,11 +9,8 @@ clients are gone when padded vectors are due.
 """
 
 import os
-import pathlib
-import sys
 import time
 
-sys.path.insert(0, str(pathlib.Path(__file__).parent.parent))
 # before they are imported: neither calls home
 os.environ["FLWR_TELEMETRY_ENABLED"] = "0"
 os.environ["RAY_USAGE_STATS_ENABLED"] = "0"

@@ -6,10 +6,6 @@ losses it computes one sample after the other.
 """
 
 import importlib.metadata
-import pathlib
-import sys
-
-sys.path.insert(0, str(pathlib.Path(__file__).parent.parent))
 
 import numpy as np
 from jax_privacy import batch_selection

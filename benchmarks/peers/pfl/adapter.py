@@ -1,10 +1,5 @@
 """pfl-research's federated averaging on its PyTorch backend, in its environment."""
 
-import pathlib
-import sys
-
-sys.path.insert(0, str(pathlib.Path(__file__).parent.parent))
-
 import itertools
 import logging
 

@@ -5,11 +5,6 @@ all clients; each client's update is saved in the caller's layout of parameters,
 correctness is compared before speed.
 """
 
-import pathlib
-import sys
-
-sys.path.insert(0, str(pathlib.Path(__file__).parent.parent))
-
 import numpy as np
 import torch
 from serving import from_torch, into_torch, serve, torch_weights

@@ -17,10 +17,10 @@ from mrsa_jax import secagg
 from mrsa_jax.secagg.failures.tails import log_pmf
 from mrsa_papers.ccesa._theory import COLOURS, TOTALS, step_rate
 from mrsa_papers.harness import Check, Context, Found, rows_to_frame, state
-from mrsa_papers.harness._figures import MARKERS, in_turn, legend
+from mrsa_papers.harness._figures import MARKERS, in_turn
 
 if TYPE_CHECKING:
-    from mrsa_papers.harness._figures import Figure, pd
+    from mrsa_papers.harness._figures import Axes, pd
 
 _MANY = 0.6  # q_total beyond the theorem's reach
 _SLACKS = (0.0, 1.0)  # epsilon, by which p exceeds Theorem 4's threshold
@@ -39,6 +39,7 @@ def reliable(context: Context) -> Found:
             exact = secagg.failures.exact_reliability_union_bound(
                 n, p, q, t
             ) / math.log(10)
+            # n/(n-1)^2, from Hoeffding's inequality and a union over the clients
             proof = math.log10(n) - 2 * math.log10(n - 1)
             rows.append(
                 {
@@ -214,9 +215,8 @@ def _ends(curves: Sequence[np.ndarray]) -> str:
     return "; ".join(f"{curve[0]:.3g} to {curve[-1]:.3g}" for curve in curves)
 
 
-def draw_reliable(figure: Figure, data: pd.DataFrame) -> None:
+def draw_reliable(ax: Axes, data: pd.DataFrame) -> None:
     """Draw the union bound over n (columns q_total, n, log10, proof)."""
-    ax = figure.subplots()
     for _, rows, look in in_turn(
         data, "q_total", "$q_{{total}}$ = {:g}", color=COLOURS, marker=MARKERS
     ):
@@ -225,21 +225,14 @@ def draw_reliable(figure: Figure, data: pd.DataFrame) -> None:
     ax.plot(
         bound["n"], bound["proof"], color="#777777", ls="--", label="proof: n/(n-1)²"
     )
-    ax.set_xscale("log")
     ax.yaxis.set_major_formatter(lambda value, _: f"$10^{{{value:g}}}$")
-    ax.set(
-        xlabel="clients n (log axis)", ylabel="chance of an unreliable round, at most"
-    )
-    ax.set_title("Theorem 3 at its threshold")
-    legend(ax)
 
 
-def draw_private(figure: Figure, data: pd.DataFrame) -> None:
+def draw_private(ax: Axes, data: pd.DataFrame) -> None:
     """Draw the chance of a disconnected graph over n.
 
     The columns are q_total, n, epsilon and apart.
     """
-    ax = figure.subplots()
     for _, rows, look in in_turn(
         data, "q_total", "$q_{{total}}$ = {:g}", color=COLOURS, marker=MARKERS
     ):
@@ -251,7 +244,3 @@ def draw_private(figure: Figure, data: pd.DataFrame) -> None:
             )
     ax.axhline(1 - 1 / math.e, color="#777777", ls=":", label="1 - 1/e")
     ax.plot([], [], color="#444444", ls="--", label="at twice the threshold")
-    ax.set(xscale="log", yscale="log", xlabel="clients n (log axis)")
-    ax.set(ylabel="chance that G₃ is disconnected (log axis)")
-    ax.set_title("Theorem 4 at its threshold")
-    legend(ax)

@@ -18,10 +18,10 @@ from jaxtyping import Bool, Int
 
 from mrsa_jax import secagg
 from mrsa_papers.harness import Check, Context, Found, rows_to_frame, state
-from mrsa_papers.harness._figures import COLOURS, MARKERS, legend
+from mrsa_papers.harness._figures import COLOURS, MARKERS
 
 if TYPE_CHECKING:
-    from mrsa_papers.harness._figures import Figure, pd
+    from mrsa_papers.harness._figures import Axes, pd
 
 
 class Rounds(NamedTuple):
@@ -151,6 +151,7 @@ def judged(rounds: Rounds) -> dict[str, int]:
     learnt, withheld = known_sums(rounds), known_sums(rounds, withheld_too=False)
     third = rounds.alive[:, 3]
     size = third.sum(axis=1)
+    # V_3 as the number whose bits are its clients
     whole = third @ (1 << np.arange(third.shape[1]))
     joined = _joined(rounds)
     connected = (joined | ~_pairs(third)).all(axis=(1, 2))
@@ -207,14 +208,18 @@ def known_sums(
     graphs, alive, n = rounds.graphs, rounds.alive, rounds.graphs.shape[-1]
     seen = _informative(rounds, withheld_too=withheld_too)
     summed, lost = alive[:, 3], alive[:, 2] & ~alive[:, 3]
+    # bit i of a set's number: whether client i is in it
     sets = (np.arange(2**n)[:, None] >> np.arange(n)) & 1 == 1
     # a self pad is left on
     hidden = (sets[None] & ~(summed & seen)[:, None, :]).any(axis=2)
     for i, j in itertools.combinations(range(n), 2):
+        # a pad is in the padded inputs if both ends are in V_2
         used = graphs[:, i, j] & alive[:, 2, i] & alive[:, 2, j]
+        # the pads of a lost end are removed, if its secret comes back
         is_alone = (lost[:, i] & seen[:, i]) | (lost[:, j] & seen[:, j])
         both = sets[:, i] & sets[:, j]  # both added it, one with each sign
         rest = (sets[:, i] | sets[:, j]) & ~both
+        # a pad of which the set holds one end alone stays on
         hidden |= (used & ~is_alone)[:, None] & rest[None]
     return ~hidden
 
@@ -235,6 +240,7 @@ def _joined(rounds: Rounds) -> Bool[np.ndarray, "rounds clients clients"]:
     """
     third = _pairs(rounds.alive[:, 3])
     reach = (rounds.graphs | np.eye(rounds.graphs.shape[-1], dtype=bool)) & third
+    # squaring doubles the length of the paths
     for _ in range(rounds.graphs.shape[-1].bit_length()):
         reach = np.matmul(reach.astype(np.uint8), reach.astype(np.uint8)) > 0
     return reach
@@ -251,6 +257,7 @@ def every_round(n: int, threshold: int) -> Rounds:
         >>> len(every_round(3, 1).graphs) == 2**3 * 6**3
         True
     """
+    # a graph is a number whose bits are its edges
     pairs = list(itertools.combinations(range(n), 2))
     graphs = np.zeros((2 ** len(pairs), n, n), bool)
     for place, (i, j) in enumerate(pairs):
@@ -272,21 +279,20 @@ def _caption(context: Context, name: str, words: str) -> str:
     )
 
 
-def draw_reliable(figure: Figure, data: pd.DataFrame) -> None:
+def draw_reliable(ax: Axes, data: pd.DataFrame) -> None:
     """Draw the share of reliable rounds over the threshold.
 
     The columns are n, t, rounds and reliable.
     """
-    _draw(figure, data, "reliable", "Theorem 1: the sum over V₃ is learnt")
+    _draw(ax, data, "reliable")
 
 
-def draw_private(figure: Figure, data: pd.DataFrame) -> None:
+def draw_private(ax: Axes, data: pd.DataFrame) -> None:
     """Draw the share of private rounds by threshold (columns n, t, rounds, private)."""
-    _draw(figure, data, "private", "Theorem 2: no sum over a part of V₃ is learnt")
+    _draw(ax, data, "private")
 
 
-def _draw(figure: Figure, data: pd.DataFrame, name: str, title: str) -> None:
-    ax = figure.subplots()
+def _draw(ax: Axes, data: pd.DataFrame, name: str) -> None:
     for number, (n, rows) in enumerate(data.groupby("n")):
         shares, mark = 100 * rows[name] / rows["rounds"], MARKERS[number]
         ax.plot(
@@ -301,6 +307,3 @@ def _draw(figure: Figure, data: pd.DataFrame, name: str, title: str) -> None:
         ax.plot(rows["t"], wrong, "x", color=COLOURS[number], ms=8)
     ax.plot([], [], "x", color="#444444", ms=8, label="theorem and pads disagree")
     ax.set_xticks(sorted(data["t"].unique()))
-    ax.set(xlabel="threshold t (shares)", ylabel="rounds (%)", ylim=(-3, 103))
-    ax.set_title(title)
-    legend(ax)

@@ -20,7 +20,8 @@ from mrsa_jax._core.streams import as_key, fold
 from mrsa_jax.availability import independent_steps
 from mrsa_papers.ccesa._theory import SIZES, bandwidth_bits, step_rate, thresholds_of
 from mrsa_papers.harness import Check, Context, Found, compare, rows_to_frame, state
-from mrsa_papers.harness._figures import beside, legend, log_ticks, panels
+from mrsa_papers.harness._figures import beside, log_ticks, panels
+from mrsa_papers.harness._rows import printed_in
 
 if TYPE_CHECKING:
     from mrsa_papers.harness._figures import Axes, Figure, pd
@@ -51,13 +52,7 @@ _GROWTHS: dict[str, Callable[[float], float]] = {
 
 
 _LOST_PADS = "server: keystream words of lost clients' pads"
-_CELLS = {
-    "client: bytes beyond residues": {"CCESA": "sqrt(n log n)", "SecAgg": "n"},
-    "server: bytes beyond residues": {"CCESA": "n sqrt(n log n)", "SecAgg": "n^2"},
-    "client: field products of sharing": {"CCESA": "n log n", "SecAgg": "n^2"},
-    "client: keystream words": {"CCESA": "m sqrt(n log n)", "SecAgg": "m n"},
-    _LOST_PADS: {"CCESA": "m n sqrt(n log n)", "SecAgg": "m n^2"},
-}
+_CELLS = printed_in("ccesa")["growth"]
 """Counted quantities and the growth that the paper states for each scheme."""
 
 
@@ -135,6 +130,7 @@ def _counted(seed: int, scheme: str, n: int) -> dict[str, float]:
 def _fit(data: pd.DataFrame, claim: str) -> float:
     """Return the slope of log value against log of the claimed growth."""
     grows = _GROWTHS[claim.removeprefix("m ")]
+    # a slope of 1 against the claimed growth is that growth
     x = np.log([grows(float(n)) for n in data["n"]])
     return float(np.polyfit(x, np.log(data["value"].to_numpy(float)), 1)[0])
 
@@ -295,6 +291,7 @@ def _formula_checks(data: pd.DataFrame) -> Iterator[Check]:
 
 def _turbo_checks() -> Iterator[Check]:
     """Section 1: n = 100, m = 10^6, R = 32, L = 10, a_K = a_S = 256."""
+    # bits per client, as printed
     turbo = 4.0 * 10**6 * 100 * 32 / 10
     printed = math.sqrt(100 * math.log(100)) * (2 * 256 + 5 * 256) + 32e6
     degree = 99 * secagg.connection_probability(100, 0.0)
@@ -347,12 +344,11 @@ def _draw_quantity(ax: Axes, data: pd.DataFrame) -> None:
     ax.legend(loc="upper left")
 
 
-def draw_bandwidths(figure: Figure, data: pd.DataFrame) -> None:
+def draw_bandwidths(ax: Axes, data: pd.DataFrame) -> None:
     """Draw CCESA's additional bandwidth over SecAgg's.
 
     The columns are n, ratio and wire_ratio.
     """
-    ax = figure.subplots()
     ax.plot(
         data["n"],
         data["ratio"],
@@ -372,7 +368,4 @@ def draw_bandwidths(figure: Figure, data: pd.DataFrame) -> None:
     )
     for _, row in data[data["n"].isin((100, 300, 500, 1000))].iterrows():
         beside(ax, f"{row['ratio']:.3f}", (row["n"], row["ratio"]), (2, 8))
-    ax.set(xlabel="clients n", ylabel="share of SecAgg's bandwidth", ylim=(0, 0.75))
     ax.set_xlim(None, 1.09 * data["n"].max())
-    ax.set_title("Bandwidth beyond the residues, at p* ($q_{total}$ = 0)")
-    legend(ax)

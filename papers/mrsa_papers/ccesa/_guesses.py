@@ -34,6 +34,7 @@ class Guesses:
         """Return the area under each target's curve, by ranks (ties count half)."""
         from scipy import stats
 
+        # Mann-Whitney: members' ranks less those among themselves
         ranks = stats.rankdata(self.scores, axis=1)[:, : self.size].sum(axis=1)
         return (ranks - self.size * (self.size + 1) / 2) / self.size**2
 
@@ -136,4 +137,5 @@ def _found(together: Sequence[Guesses], allowed: Sequence[int]) -> list[float]:
         scores[..., :size].ravel(),
         np.sort(scores[..., size:].ravel())[::-1],
     )
+    # so many of the others lie above that score: the false alarms that are allowed
     return [float((members > others[count]).mean()) for count in allowed]

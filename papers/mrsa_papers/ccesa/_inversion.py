@@ -160,6 +160,7 @@ def _inverted(
     for name in line.uploads:
         rows += _judged(name, images(line.read(name)), people)
     count = len(people.labels)
+    # one image for all: the sum is the same for each client
     everybody = np.broadcast_to(images(line.means(count)), (count, *people.means.shape))
     return rows + _judged(_TOTAL, everybody, people)
 
@@ -255,6 +256,7 @@ def _likeness(image: np.ndarray, reference: np.ndarray) -> float:
     first, second = (
         np.asarray(each, np.float64).ravel() for each in (image, reference)
     )
+    # brightness is no likeness
     first, second = first - first.mean(), second - second.mean()
     size = float(np.linalg.norm(first) * np.linalg.norm(second))
     return float(first @ second) / size if size > 1e-12 else 0.0

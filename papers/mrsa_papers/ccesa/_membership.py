@@ -34,6 +34,7 @@ from mrsa_papers.harness import (
     state,
 )
 from mrsa_papers.harness._figures import LINES, in_turn, log_ticks
+from mrsa_papers.harness._rows import printed_in
 from mrsa_watch._base.errors import require
 
 if TYPE_CHECKING:
@@ -45,12 +46,7 @@ _STYLES: tuple[Any, ...] = (*LINES, (0, (1, 1)))
 _LUCK = "#777777"
 
 # n_train: accuracy and precision of FedAvg, SecAgg and CCESA, in percent
-_PRINTED = {
-    5000: ((72.49, 70.41), (49.67, 49.78), (49.29, 49.48)),
-    10000: ((70.72, 65.82), (49.96, 49.97), (50.14, 50.07)),
-    15000: ((72.80, 65.89), (49.85, 49.91), (49.02, 49.16)),
-    50000: ((66.47, 60.62), (49.33, 49.10), (50.00, 50.00)),
-}
+_PRINTED = {int(n): rows for n, rows in printed_in("ccesa")["membership"].items()}
 _CLIENTS, _PAPER_CLIENTS = 12, 10
 _SUMS = (2, 4, 12)
 _AREA_CLOSE = 0.05  # of an area to 0.5: a tenth of the way to certainty
@@ -258,9 +254,6 @@ def _labelled(
         }
 
 
-# ---- verdicts
-
-
 def _checks(scores: pd.DataFrame) -> Iterator[Check]:
     """Yield the claims of both tables, on recall, and on all attacks under pads."""
     shadow_scores = scores[scores["method"] == _METHODS["shadow"]]
@@ -346,6 +339,7 @@ def _areas(hidden: pd.DataFrame) -> Check:
     """Judge all three attacks on padded models, whatever their thresholds."""
     off = (hidden["auc"] - 0.5).abs()
     half = hidden["auc half at 99.9 %"]
+    # at chance by the interval, and narrow enough to say so
     within = off <= half
     is_narrow = bool((off + half <= _AREA_CLOSE).all())
     worst = hidden.iloc[int(off.to_numpy().argmax())]

@@ -17,6 +17,7 @@ import numpy as np
 from mrsa_jax import secagg
 from mrsa_papers.harness import Check, Context, Found, rows_to_frame, state
 from mrsa_papers.harness._figures import MARKERS, beside, in_turn, legend
+from mrsa_papers.harness._rows import printed_in
 
 if TYPE_CHECKING:
     from mrsa_papers.harness._figures import Axes, Figure, pd
@@ -24,15 +25,8 @@ if TYPE_CHECKING:
 SIZES = tuple(range(100, 1001, 100))
 TOTALS = (0.0, 0.01, 0.05, 0.1)
 
-# Table 2: n, q_total, t and p of CCESA.
-TABLE_2_PARAMETERS = (
-    (100, 0.0, 43, 0.6362),
-    (100, 0.1, 51, 0.7953),
-    (300, 0.0, 83, 0.4109),
-    (300, 0.1, 98, 0.5136),
-    (500, 0.0, 112, 0.3327),
-    (500, 0.1, 133, 0.4159),
-)
+TABLE_2_PARAMETERS = tuple(map(tuple, printed_in("ccesa")["parameters"]))
+"""n, q_total, t and p of CCESA in Table 2."""
 
 
 # One colour for each q_total, in order.
@@ -284,12 +278,11 @@ def _draw_bound(
     legend(ax)
 
 
-def draw_unmasking(figure: Figure, data: pd.DataFrame) -> None:
+def draw_unmasking(ax: Axes, data: pd.DataFrame) -> None:
     """Draw the chance of the unmasking attack over n.
 
     The columns are q_total, n, exact and bound.
     """
-    ax = figure.subplots()
     bound = data.drop_duplicates("n")
     ax.plot(
         bound["n"],
@@ -304,6 +297,3 @@ def draw_unmasking(figure: Figure, data: pd.DataFrame) -> None:
         # no degree is high enough: not shown
         seen = curve["exact"].where(curve["exact"] > 0)
         ax.plot(curve["n"], seen, ms=5, lw=1.2, **look)
-    ax.set(yscale="log", xlabel="clients n", ylabel="chance of a round (log axis)")
-    ax.set_title("Some client has 2t - 1 neighbours or more")
-    legend(ax)

@@ -14,21 +14,15 @@ import numpy as np
 from mrsa_jax import secagg
 from mrsa_papers.ccesa._theory import COLOURS, SIZES, TABLE_2_PARAMETERS, TOTALS
 from mrsa_papers.harness import Context, Found, compare, rows_to_frame, state
-from mrsa_papers.harness._figures import in_turn, legend
+from mrsa_papers.harness._figures import in_turn
+from mrsa_papers.harness._rows import printed_in
 
 if TYPE_CHECKING:
-    from mrsa_papers.harness._figures import Figure, pd
+    from mrsa_papers.harness._figures import Axes, pd
 
-# Table G.2: p* for each q_total over n = 100, ..., 1000, as printed.
-_TABLE_G2 = {
-    0.0: (0.636, 0.484, 0.411, 0.365, 0.333, 0.308, 0.289, 0.273, 0.260, 0.248),
-    0.01: (0.649, 0.494, 0.419, 0.373, 0.340, 0.315, 0.295, 0.280, 0.265, 0.254),
-    0.05: (0.707, 0.538, 0.457, 0.406, 0.370, 0.344, 0.321, 0.304, 0.289, 0.276),
-    0.1: (0.795, 0.605, 0.513, 0.456, 0.416, 0.385, 0.361, 0.341, 0.325, 0.311),
-}
-# Its entries that differ from eq. (5) in the third digit; no log base or rounding
-# explains all.
-_MISPRINTS = {(0.01, 400), (0.01, 800), (0.05, 600), (0.05, 800), (0.1, 300)}
+# Table G.2: p* for each q_total over n = 100, ..., 1000, and its misprinted entries.
+_TABLE_G2 = printed_in("ccesa")["thresholds"]
+_MISPRINTS = set(map(tuple, printed_in("ccesa")["misprints"]))
 
 
 _PRINTED = "#CC79A7"
@@ -45,7 +39,7 @@ def threshold_probabilities(context: Context) -> Found:
             "50 digits": _in_decimals(n, total),
         }
         for total in TOTALS
-        for n, printed in zip(SIZES, _TABLE_G2[total], strict=True)
+        for n, printed in zip(SIZES, _TABLE_G2[str(total)], strict=True)
     )
     agree = (data["printed"] - data["ours"].round(3)).abs() < 1e-9
     gap = float((data["ours"] - data["50 digits"]).abs().max())
@@ -90,6 +84,7 @@ def _in_decimals(n: int, total: float) -> float:
             size * (stays.ln() * decimal.Decimal("0.75")).exp()
             - (size * size.ln()).sqrt()
         )
+        # whole clients
         fewest = log_term.to_integral_value(decimal.ROUND_CEILING)
         private = fewest.ln() / fewest
         reliable = (3 * ((size - 1) * (size - 1).ln()).sqrt() - 1) / (
@@ -161,9 +156,8 @@ def _threshold_row(
     }
 
 
-def draw_probabilities(figure: Figure, data: pd.DataFrame) -> None:
+def draw_probabilities(ax: Axes, data: pd.DataFrame) -> None:
     """Draw p* over n, computed and printed (columns q_total, n, ours, printed)."""
-    ax = figure.subplots()
     wrong = (data["printed"] - data["ours"].round(3)).abs() > 1e-9
     for _, curve, look in in_turn(
         data, "q_total", "$q_{{total}}$ = {:g}", color=COLOURS
@@ -187,14 +181,10 @@ def draw_probabilities(figure: Figure, data: pd.DataFrame) -> None:
         ms=12,
         label="third digit differs",
     )
-    ax.set(xlabel="clients n", ylabel="connection probability p*", ylim=(0, 1))
-    ax.set_title("Threshold connection probability, eq. (5)")
-    legend(ax)
 
 
-def draw_thresholds(figure: Figure, data: pd.DataFrame) -> None:
+def draw_thresholds(ax: Axes, data: pd.DataFrame) -> None:
     """Draw t between the survivors and half of all holders, as shares of their mean."""
-    ax = figure.subplots()
     places = np.arange(len(data))[::-1]
     holders = 2 * data["half of holders"]
     ax.barh(
@@ -215,10 +205,7 @@ def draw_thresholds(figure: Figure, data: pd.DataFrame) -> None:
     for place, t in zip(places, data["t"], strict=True):
         ax.text(0.02, place, f"t = {t}", va="center", fontsize=8.5)
     ax.set_yticks(places, [_setting(row) for _, row in data.iterrows()])
-    ax.set(xlabel="share of a client's holders, (n - 1) p + 1", xlim=(0, 1.08))
-    ax.set_title("Enough shares come back, too few for two secrets")
     ax.grid(axis="y", visible=False)
-    legend(ax)
 
 
 def _setting(row: Any) -> str:

@@ -21,6 +21,7 @@ from mrsa_papers.ccesa._costs import PROTOCOLS
 from mrsa_papers.ccesa._theory import TABLE_2_PARAMETERS, step_rate
 from mrsa_papers.harness import Check, Context, Found, compare, rows_to_frame, state
 from mrsa_papers.harness._figures import legend
+from mrsa_papers.harness._rows import printed_in
 
 if TYPE_CHECKING:
     from mrsa_papers.harness._figures import Axes, Figure, pd
@@ -30,18 +31,8 @@ STEPS = ("Step 0", "Step 1", "Step 2", "Step 3", "Server")
 
 # Table 2 (ms): (scheme, n, q_total) -> Step 0, 1, 2, 3, Server.
 _PRINTED = {
-    ("SecAgg", 100, 0.0): (6, 3572, 3537, 88, 13),
-    ("SecAgg", 100, 0.1): (6, 3540, 3365, 80, 9847),
-    ("SecAgg", 300, 0.0): (6, 11044, 10867, 269, 82),
-    ("SecAgg", 300, 0.1): (6, 10502, 10453, 255, 72847),
-    ("SecAgg", 500, 0.0): (6, 19097, 18196, 449, 198),
-    ("SecAgg", 500, 0.1): (6, 18107, 17315, 432, 329645),
-    ("CCESA", 100, 0.0): (6, 2216, 2171, 56, 16),
-    ("CCESA", 100, 0.1): (6, 2715, 2648, 66, 8067),
-    ("CCESA", 300, 0.0): (6, 4435, 4354, 110, 54),
-    ("CCESA", 300, 0.1): (6, 5382, 5300, 113, 37082),
-    ("CCESA", 500, 0.0): (6, 5954, 5846, 145, 132),
-    ("CCESA", 500, 0.1): (6, 7634, 7403, 184, 141511),
+    (scheme, n, total): times
+    for scheme, n, total, *times in printed_in("ccesa")["times"]
 }
 _PRINTED_CLOSE = 0.065  # of ratios in the printed table
 _COUNTS_CLOSE = 0.1  # of counts: graphs and dropouts are sampled
@@ -238,6 +229,7 @@ def _counted_ratio(pair: list[_Case]) -> Check:
         counts.append(
             [float(matrix[:, costs.sends[3]].sum(axis=0).mean()) for matrix in received]
         )
+    # SecAgg's counts come first
     ratios = [sparse / whole for whole, sparse in zip(*counts, strict=True)]
     case = pair[1]
     return state(

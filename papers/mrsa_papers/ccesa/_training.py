@@ -113,6 +113,7 @@ class Runs:
         Values of p under which the same rounds are learnt train the same model
         (`same_model` checks it), which is then trained once.
         """
+        # equal rounds, equal model: p is no part of the key
         learnt = self.learnt(total, chance, seed).tobytes()
         return self.context.once(
             (self, split, total, seed, learnt),
@@ -138,6 +139,7 @@ class Runs:
             lambda leaf: leaf[:rounds], self.history(total, chance, seed)
         )
         is_learnt = played.status == jnp.int32(Status.OK)
+        # nobody survives a round that fails
         played = played._replace(survivors=played.survivors & is_learnt[:, None, None])
         experiment = self.experiment(split)
         ring = secagg.ring_average(

@@ -58,6 +58,7 @@ class Wire:
         """
         codes = self.uploads[name]
         if int(codes.max()) >= LEVELS:
+            # floor division keeps the order of the codes
             codes = codes // np.uint32(self.modulus // LEVELS)
         return attacks.read_models(
             attacks.views.WireView(codes, self.modulus, self.quantizer)
@@ -66,6 +67,7 @@ class Wire:
     def means(self, size: int) -> Float32[np.ndarray, "sums dim"]:
         """Return the mean models of secure sums over this many clients each."""
         n, dim = self.codes.shape
+        # neighbours sum together
         groups = [tuple(range(first, first + size)) for first in range(0, n, size)]
         blocks = [secagg.Block(group, 0, dim, self.modulus, LEVELS) for group in groups]
         plan = secagg.segment_plan(blocks, n, dim)
@@ -162,6 +164,7 @@ def chance_check(
         note: Said beside the verdict.
     """
     cases = list(counts)
+    # Bonferroni: all intervals hold together
     level = 1 - (1 - _LEVEL) / max(1, len(cases))
     ends = [binomial_interval(hits, trials, level) for hits, trials in cases]
     step = 0.1 * (1 - chance)

@@ -133,12 +133,8 @@ def rows_to_frame(rows: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
     return pd.DataFrame(list(rows))
 
 
-# ---- One harness for all that trains: who trains what, on which split, and how it is
-# tested.
-#
 # Trainings are paired: with the same seed they start from the same model and draw the
-# same
-# minibatches, so that differences between them vary less than accuracies do.
+# same minibatches, so that differences between them vary less than accuracies do.
 
 Split = Callable[[Key[Array, ""], data.Dataset], data.ClientData]
 """Spreads a data set over the clients, from a seed's key."""
@@ -217,6 +213,7 @@ class Experiment:
             progress: Called with the rounds that are trained, and with those to train.
         """
         images = self.context.images
+        # they share the model's program, so that many fill the device at once
         trainings = [
             federated.Training(
                 self.model,

@@ -19,6 +19,7 @@ def is_data_of(dataset: data.Dataset, data_name: str) -> bool:
         False
     """
     name = "".join(c for c in dataset.name.lower() if c.isalnum())
+    # "mnist_5k", "fashion_mnist" and "emnist" are not mnist, nor is cifar100 cifar10
     rest = name.split(data_name.replace("_", ""))
     named = (
         len(rest) > 1
@@ -27,6 +28,7 @@ def is_data_of(dataset: data.Dataset, data_name: str) -> bool:
     )
     return (
         named
+        # a part of a data set reproduces nothing
         and (len(dataset.train_labels), dataset.num_classes) == DATA[data_name][1:]
     )
 

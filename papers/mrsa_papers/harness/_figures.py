@@ -38,6 +38,7 @@ __all__ = [  # with types of what is drawn, and on what, for type checkers alone
     "draw_seeds",
     "drawn",
     "in_turn",
+    "labelled",
     "legend",
     "log_ticks",
     "panels",
@@ -64,6 +65,26 @@ _LOOK: Any = {  # of figures of several panels, larger than a column
     "axes.titlesize": 12,
     "legend.fontsize": 8.5,
 }
+
+
+def labelled(
+    draw: Callable[[Axes, pd.DataFrame], object], words: Mapping[str, Any]
+) -> Draw:
+    """Return a function that draws on the only axes of a figure, with a legend.
+
+    Args:
+        draw: Draws an item's data on axes.
+        words: Of `Axes.set`, once all is drawn.
+    """
+
+    def on_figure(figure: Figure, data: pd.DataFrame) -> None:
+        ax = figure.subplots()
+        draw(ax, data)
+        ax.set(**words)
+        if ax.get_legend() is None:
+            legend(ax)
+
+    return on_figure
 
 
 def drawn(draw: Draw, data: pd.DataFrame) -> Figure:

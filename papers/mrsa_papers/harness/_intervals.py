@@ -125,6 +125,7 @@ def interval(values: Any) -> Interval:
     """
     numbers = np.asarray(values, np.float64)
     few = tuple(numbers.tolist()) if len(numbers) < 3 else ()
+    # no deviation can be estimated
     if len(numbers) < 2:
         return Interval(float(numbers.mean()), float("inf"), few)
     return Interval(float(numbers.mean()), float(half_interval(numbers)), few)
@@ -140,6 +141,7 @@ def every(answers: Iterable[bool | None]) -> bool | None:
         (None, False, True)
     """
     listed = list(answers)
+    # one refutation decides, whatever is open besides
     return False if False in listed else None if None in listed else True
 
 

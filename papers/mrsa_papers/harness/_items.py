@@ -198,6 +198,7 @@ def at_other_settings(item: Item) -> Item:
     missed = [str(setting) for setting in item.settings if not setting.is_met]
     if not missed:
         return item
+    # a hit proves as little as a miss
     words = f"not at the paper's settings; {'; '.join(missed)}"
     checks = tuple(
         dataclasses.replace(
@@ -243,6 +244,7 @@ def compare(
     verdict: Verdict = "differs"
     if abs(ours - paper) <= tolerance:
         verdict = "reproduced"
+    # ours must be right, not only unlike the print
     elif truth is not None and abs(ours - truth) <= tolerance:
         verdict = "paper errs"
     within = "exact" if tolerance == 0 else f"within {tolerance:.3g}"

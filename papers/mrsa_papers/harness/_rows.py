@@ -71,10 +71,12 @@ class Row:
         maker: What makes its data and judges its claims against the published values:
             `"theory.family_sizes"` is `family_sizes` of `_theory.py` in the paper's
             folder.
-        figure: What draws the data on a figure, likewise.
+        figure: What draws the data, likewise: on a figure, or on the only axes of one
+            if `axes` is set.
         data: The data set that the paper trained on, as `mrsa_jax.data.load` names it;
             `ANY` where it trains and is not in the paper, None where it trains nothing.
         misses: Its claims that are known to come out otherwise.
+        axes: Words of `Axes.set` for the figure's only axes; None if it has several.
     """
 
     title: str
@@ -84,6 +86,7 @@ class Row:
     figure: str
     data: str | None = None
     misses: tuple[Miss, ...] = ()
+    axes: dict[str, Any] | None = None
 
     @property
     def trains(self) -> bool:
@@ -115,6 +118,13 @@ class Row:
             (words for limit, words in limits if self.seconds < limit),
             "an hour or more",
         )
+
+
+@functools.cache
+def printed_in(paper: str) -> dict[str, Any]:
+    """Read the `printed.toml` of a paper's folder: the numbers that it prints."""
+    path = pathlib.Path(__file__).parents[1] / paper / "printed.toml"
+    return tomllib.loads(path.read_text(encoding="utf-8"))
 
 
 @functools.cache

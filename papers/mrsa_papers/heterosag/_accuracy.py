@@ -150,6 +150,7 @@ def _spread(clients: data.ClientData) -> data.ClientData:
 
     0 2 4 ... 18, 1 3 5 ... 19.
     """
+    # two clients of a class are neighbours before
     order = np.arange(NUM_CLIENTS).reshape(-1, 2).T.ravel()
     return training.ordered(clients, order)
 
@@ -163,6 +164,7 @@ def seconds(scheme: str, dim: int) -> tuple[float, float]:
     proportion to the bits of its group's quantizer.
     """
     bits = np.repeat(np.ceil(np.log2(LEVELS)), GROUP_SIZE)
+    # a round lasts as long as the slowest user
     times = hetero.costs.communication_times(
         layout_of(scheme, dim), _SLOWEST_RATE * bits
     )

@@ -77,6 +77,7 @@ def byzantine(context: Context) -> Found:
 
 def _average(label: str, dim: int, width: float) -> Any:
     combine, attack = RUNS[label]
+    # user 1 is in group 0, whose quantizer is the coarsest
     who = jnp.arange(training.NUM_CLIENTS) == 0
     return hetero.segment_average(
         training.layout_of("MC", dim),

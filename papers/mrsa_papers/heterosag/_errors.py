@@ -25,6 +25,7 @@ from mrsa_papers.harness import (
     rows_to_frame,
     state,
 )
+from mrsa_papers.harness._rows import printed_in
 from mrsa_papers.heterosag import _training as training
 
 if TYPE_CHECKING:
@@ -32,14 +33,7 @@ if TYPE_CHECKING:
 
 _DIM = 199_210
 # Experiment 1's bounds over (r2 - r1)^2, by another program.
-_VERIFIED = {
-    "SC": 771.3528888659841,
-    "MC": 988.5915869580156,
-    "HC (T = 2)": 987.3820136741565,
-    "HC (T = 3)": 967.3004424059186,
-    "K = 2": 2490.125,
-    "K = 12": 20.579545454545,
-}
+_VERIFIED: dict[str, float] = printed_in("heterosag")["bounds"]
 
 
 def error_bounds(context: Context) -> Found:
@@ -142,7 +136,10 @@ def scheme_error_bound(
 
 def _chain_counts(parts: list[int]) -> list[int]:
     """Count the pairs (subgroup, segment) with each group's quantizer, (16)."""
+    # every segment of every subgroup; the chain of segments joins neighbours
     counts = [sum(parts) * part for part in parts]
+    # a pair takes the coarser quantizer: two more for the first group, two fewer for
+    # the last
     counts[0] += 2
     counts[-1] -= 2
     return counts
@@ -150,6 +147,7 @@ def _chain_counts(parts: list[int]) -> list[int]:
 
 def _multiple_count(parts: list[int], group: int, subgroups: int) -> int:
     """Count the pairs of the first subgroups of a group in MC+, (17)."""
+    # subgroups of coarser groups, whose quantizers count where they sum together
     before = sum(parts[:group])
     return sum(
         2 * (sum(parts) - before - subgroup) - 1 for subgroup in range(subgroups)
@@ -191,6 +189,7 @@ def expansion_factor(
     Returns:
         The factor, at least 1.
     """
+    # sums run from 0 to |S| (K - 1)
     ring = num_summed * (num_levels - 1) + 1
     return ((ring - 1).bit_length() if rounded else math.log2(ring)) / math.log2(
         num_levels
@@ -214,6 +213,7 @@ def _counted(name: str, dim: int) -> float:
 def _equation_11(levels: np.ndarray, widths: Iterable[int]) -> float:
     """Return the bound for the levels of each segment's users, [segments, users]."""
     rows = zip(widths, levels.tolist(), strict=True)
+    # fractions, so that equality with the closed forms is no matter of rounding
     total = sum(
         Fraction(width, (levels_of_row - 1) ** 2)
         for width, row in rows
@@ -231,6 +231,7 @@ def _measured(seed: int, name: str, trials: int) -> list[dict[str, Any]]:
         levels[:, start:stop] = row[:, None]
     generator = np.random.default_rng(seed)
     uniform = generator.random((training.NUM_CLIENTS, dim)).astype(np.float32)
+    # halfway between two levels the variance of rounding is largest
     halfway = ((np.floor(uniform * (levels - 1)) + 0.5) / (levels - 1)).astype(
         np.float32
     )
@@ -313,6 +314,7 @@ def _closed_forms(context: Context) -> Iterator[Check]:
                 )
                 for limit in (False, threshold is not None)
             )
+            # whether z_T lies in the last group, where (18) counts twice
             is_last = total - (threshold or 0) - 1 >= total - parts[-1]
             row = {"hybrid": scheme == "hc", "equal": is_equal, "printed": is_printed}
             rows.append(row | {"last": is_last})
@@ -345,14 +347,8 @@ def _closed_forms(context: Context) -> Iterator[Check]:
 
 def expansion(context: Context) -> Found:
     """Return Section VI-A's expansion factors, with whole bits and without."""
-    printed = (
-        (2**16, "all 2^14 users", 2**14, 1.875),
-        (2**16, "two subgroups of 7", 14, 1.25),
-        (2, "all 2^14 users", 2**14, 15.0),
-        (2, "two subgroups of 7", 14, 4.0),
-    )
     checks = []
-    for levels, who, summed, paper in printed:
+    for levels, who, summed, paper in printed_in("heterosag")["expansion"]:
         whole = expansion_factor(levels, summed)
         real = expansion_factor(levels, summed, rounded=False)
         name = f"K = {'2^16' if levels > 2 else '2'}, {who}"
@@ -388,34 +384,10 @@ def costs(context: Context) -> Found:
         for varied, at, words in context.steps("Section VI-A: counting rounds", jobs)
         for name, value in _round_costs(*words).items()
     )
-    claims = (
-        ("user: words of pads", "users N", 0.0, "O(n m): not with N"),
-        ("user: words of pads", "users a subgroup n", 1.0, "O(n m)"),
-        ("user: words of pads", "parameters m", 1.0, "O(n m)"),
-        (
-            "user: words of pads, one sum of all",
-            "users N",
-            1.0,
-            "O(N m) in the usual protocol",
-        ),
-        (
-            "user: shares and agreements",
-            "users N",
-            1.0,
-            "O(N) shares of O(N) products: O(N^2)",
-        ),
-        ("user: bits of residues", "parameters m", 1.0, "O(N + m)"),
-        ("user: bits of residues", "users N", 0.0, "O(N + m): residues not with N"),
-        (
-            "server: words of pads",
-            "users N",
-            1.0,
-            "(not in the paper) N m without losses",
-        ),
-    )
     slopes: list[Check] = []
-    for name, varied, power, claim in claims:
+    for name, varied, power, claim in printed_in("heterosag")["powers"]:
         curve = data[(data["count"] == name) & (data["varied"] == varied)]
+        # on log axes a power is a slope
         slope = float(np.polyfit(np.log(curve["at"]), np.log(curve["value"]), 1)[0])
         slopes.append(
             state(
@@ -456,6 +428,7 @@ def _round_costs(number: int, size: int, dim: int) -> dict[str, float]:
 def _few_pads() -> Check:
     """Count how many users share a pad with one in a coordinate."""
     layout = hetero.segment_layout("mc", [4] * 5, training.LEVELS, 5)
+    # a segment is summed by one group or by two of them
     numbers = {len(block.members) - 1 for block in layout.blocks}
     return state(
         "pads on each coordinate of a user, its own apart",
@@ -465,9 +438,8 @@ def _few_pads() -> Check:
     )
 
 
-def draw_errors(figure: Figure, data: pd.DataFrame) -> None:
+def draw_errors(ax: Axes, data: pd.DataFrame) -> None:
     """Draw bounds, exact and simulated errors of schemes."""
-    ax = figure.subplots()
     names = list(dict.fromkeys(data["scheme"]))
     places = np.arange(len(names))
     bounds = data.drop_duplicates("scheme").set_index("scheme")["bound"]
@@ -495,22 +467,15 @@ def draw_errors(figure: Figure, data: pd.DataFrame) -> None:
             color="#333333",
             label="simulated" if kind == "uniform" else None,
         )
-    ax.set_yscale("log")
     ax.set_xticks(places, names)
-    ax.set(
-        ylabel="error of the mean, of a coordinate\n(over the range squared, log axis)"
-    )
-    ax.set_title("Quantization error: N = 20, K = 2, 4, 8, 10, 12")
     ax.grid(axis="x", visible=False)
-    draw.legend(ax)
 
 
-def draw_expansion(figure: Figure, data: pd.DataFrame) -> None:
+def draw_expansion(ax: Axes, data: pd.DataFrame) -> None:
     """Draw the expansion factor over the users of a sum.
 
     The columns are K, summed, factor and those of the paper.
     """
-    ax = figure.subplots()
     for levels, rows, look in draw.in_turn(
         data, "K", color=draw.COLOURS[1:], marker=draw.MARKERS
     ):
@@ -522,11 +487,6 @@ def draw_expansion(figure: Figure, data: pd.DataFrame) -> None:
     top = (14, ax.get_ylim()[1])
     draw.beside(ax, "two subgroups of 7", top, (4, -10), fontsize=8, color="#555555")
     ax.set_xscale("log", base=2)
-    ax.set(
-        xlabel="users that sum together, |S|", ylabel="bits sent over bits of the code"
-    )
-    ax.set_title("Bandwidth expansion (marks: whole bits)")
-    draw.legend(ax)
 
 
 def draw_costs(figure: Figure, data: pd.DataFrame) -> None:

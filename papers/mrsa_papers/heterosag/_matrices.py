@@ -10,8 +10,6 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-import pathlib
-import tomllib
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +18,7 @@ import numpy as np
 from mrsa_jax import hetero
 from mrsa_papers.harness import Check, Context, Found, compare, rows_to_frame, state
 from mrsa_papers.harness._figures import WARNING, panels
+from mrsa_papers.harness._rows import printed_in
 
 if TYPE_CHECKING:
     from mrsa_papers.harness._figures import Axes, Figure, pd
@@ -57,24 +56,8 @@ class _Printed:
 
 _PRINTED = [
     _Printed(**printed | {"subgroups": tuple(printed["subgroups"])})
-    for printed in tomllib.loads(
-        (pathlib.Path(__file__).parent / "matrices.toml").read_text(encoding="utf-8")
-    )["matrices"]
+    for printed in printed_in("heterosag")["matrices"]
 ]
-# What Table III and Section V-A print of matrices whose own print is lost.
-_SUMS = (
-    (
-        "Table III-A: sums with Group 0 under SC",
-        "sc",
-        ((0, 1), (0,), (0,), (0,), (0, 4)),
-    ),
-    (
-        "Table III-B: sums with Group 0 under MC",
-        "mc",
-        ((0, 1), (0, 2), (0, 3), (0, 4), (0,)),
-    ),
-)
-_FIRST_ROW = ((0, 1), (2, 4), (3,))  # Section V-A, of the 5 x 5 matrix of MC
 
 
 def matrices(context: Context) -> Found:
@@ -100,12 +83,15 @@ def matrices(context: Context) -> Found:
                         "printed row": " ".join(line),
                     }
                 )
-    for claim, scheme, sums in _SUMS:
-        answers = _sums_of(hetero.segment_matrix(scheme, 5), 0)
-        checks.append(_sums_check(claim, sums, answers, f"{len(sums)} of 5 segments"))
+    # what is printed of matrices whose own print is lost
+    for sums in printed_in("heterosag")["sums"]:
+        answers = _sums_of(hetero.segment_matrix(sums["scheme"], 5), 0)
+        number = f"{len(sums['groups'])} of 5 segments"
+        checks.append(_sums_check(sums["claim"], sums["groups"], answers, number))
     first = hetero.blocks_of(hetero.segment_matrix("mc", 5))[0]
+    row = printed_in("heterosag")["first_row"]
     checks.append(
-        _sums_check("Section V-A: first row of MC, G = 5", _FIRST_ROW, first, "3 sums")
+        _sums_check("Section V-A: first row of MC, G = 5", row, first, "3 sums")
     )
     return Found(
         tuple(checks),
@@ -121,6 +107,7 @@ def matrices(context: Context) -> Found:
 def _aligned(printed: _Printed) -> list[list[str]]:
     """Return one printed line per row, without lines that are printed twice."""
     lines = printed.rows
+    # the print repeats some lines
     while len(lines) > len(printed.matrix):
         lines.remove(next(a for a, b in itertools.pairwise(lines) if a == b))
     return lines
@@ -130,6 +117,7 @@ def _readings(lines: list[list[str]], ours: list[list[str]]) -> list[str]:
     """Compare each printed row with ours."""
     readings = []
     for k, (line, row) in enumerate(zip(lines, ours, strict=True)):
+        # the line without one of its tokens
         shortened = [line[:j] + line[j + 1 :] for j in range(len(line))]
         if line == row:
             readings.append("equal")
@@ -172,8 +160,9 @@ def _sums_of(matrix: np.ndarray, group: int) -> tuple[tuple[int, ...], ...]:
 
 
 def _sums_check(claim: str, paper: Any, ours: Any, tolerance: str) -> Check:
+    equal = paper == [list(block) for block in ours]
     return state(
-        claim, paper == ours, paper=_sets(paper), ours=_sets(ours), tolerance=tolerance
+        claim, equal, paper=_sets(paper), ours=_sets(ours), tolerance=tolerance
     )
 
 
@@ -184,17 +173,12 @@ def _sets(groups: Any) -> str:
 # Example 1: three users with 2, 3 and 3 levels, pads over 2, 6 and 6 values, sums mod
 # 6.
 _LEVELS, _RANGES, _MODULUS = (2, 3, 3), (2, 6, 6), 6
-_TABLE_II = np.asarray(
-    [
-        [0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1],
-        [1, 2, 3, 4, 5, 0, 1, 2, 3, 4, 5, 0],
-        [5, 4, 3, 2, 1, 0, 4, 3, 2, 1, 0, 5],
-    ]
-).T
+_TABLE_II = np.asarray(printed_in("heterosag")["pads"]).T
 
 
 def examples(context: Context) -> Found:
     """Return Example 1 with Table II by enumeration, and Example 5's numbers."""
+    # pads must cancel modulo the server's ring
     tuples = [
         pads for pads in itertools.product(*map(range, _RANGES)) if sum(pads) % 6 == 0
     ]
@@ -202,6 +186,7 @@ def examples(context: Context) -> Found:
     for pads, codes in itertools.product(
         tuples, itertools.product(*map(range, _LEVELS))
     ):
+        # each user reduces by the size of its range
         sent = [(c + z) % r for c, z, r in zip(codes, pads, _RANGES, strict=True)]
         rows.append(
             {
@@ -246,6 +231,7 @@ def examples(context: Context) -> Found:
 
 def _overflow_check(data: Any) -> Check:
     wrong = int(data["is wrong"].sum())
+    # overflows of user 1 alone, whose ring is smaller than the server's
     spoilt = data["codes"].str[0].astype(int) + data["Z_1"] >= _RANGES[0]
     return state(
         'Example 1: "distorted whenever an overflow happens for any user"',
@@ -329,12 +315,11 @@ def _draw_matrix(ax: Axes, data: pd.DataFrame) -> None:
     ax.grid(visible=False)
 
 
-def draw_examples(figure: Figure, data: pd.DataFrame) -> None:
+def draw_examples(ax: Axes, data: pd.DataFrame) -> None:
     """Draw the wrong sums of Example 1.
 
     The columns are Z_1, Z_2, Z_3, codes and is wrong.
     """
-    ax = figure.subplots()
     pads = list(dict.fromkeys(zip(data["Z_1"], data["Z_2"], data["Z_3"], strict=True)))
     codes = sorted(data["codes"].unique())
     table = data.set_index(["Z_1", "Z_2", "Z_3", "codes"])["is wrong"]
@@ -346,6 +331,5 @@ def draw_examples(figure: Figure, data: pd.DataFrame) -> None:
     )
     ax.set_xticks(range(len(pads)), ["\n".join(map(str, pad)) for pad in pads])
     ax.set_yticks(range(len(codes)), [" ".join(code) for code in codes], fontsize=7.5)
-    ax.set(xlabel="pads of users 1, 2, 3 (Table II)", ylabel="inputs of users 1, 2, 3")
     ax.set_title(f"Wrong sums (orange): {int(grid.sum())} of {grid.size}")
     ax.grid(visible=False)

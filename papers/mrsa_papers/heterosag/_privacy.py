@@ -33,6 +33,7 @@ def segments_known(matrix: np.ndarray, groups: Iterable[int]) -> int:
 
     Counted from the definition: the union must be a union of the row's blocks.
     """
+    # a row tells the sum over the union if no block of it is cut
     union = set(groups)
     rows = hetero.blocks_of(matrix)
     return sum(all(set(b) <= union or not set(b) & union for b in row) for row in rows)
@@ -52,6 +53,7 @@ def _truth(
     groups = tuple(int(group) for group in report.groups)
     leaked = segments_known(matrix, groups)
     level = Fraction(report.level)
+    # the level is counted again from its witness
     if not report.certified or level != 1 - Fraction(leaked, size):
         raise ArithmeticError(
             f"no certified privacy level for {scheme}, {size}, {threshold}"
@@ -157,6 +159,7 @@ def _printed_levels() -> Iterator[Check]:
 
 def _corrected(data: pd.DataFrame) -> Check:
     rows = data[data["scheme"] == "MC"]
+    # every p-th group together is a union of blocks in one segment of p
     law = [1 - Fraction(1, _least_prime_factor(size)) for size in rows["G"]]
     levels_proved = [hetero.scheme_privacy_level("mc", int(size)) for size in rows["G"]]
     agree = [str(level) for level in law] == rows["true fraction"].tolist()
@@ -263,9 +266,11 @@ def _algorithm_6(counts: tuple[int, ...], threshold: int) -> np.ndarray:
     for (g, d), codes in column.items():
         if codes == total - 1:
             continue
+        # before the chain: with each later subgroup once, as under MC
         if (g, d) < pair:
             i, s = 0, d
             for r in range(total - before[g] - d - 1):
+                # the end of a group: the next group begins with its first subgroup
                 if (d + r + 1) == before[g + i + 1] - before[g]:
                     i, s = i + 1, 0
                 else:
@@ -273,6 +278,7 @@ def _algorithm_6(counts: tuple[int, ...], threshold: int) -> np.ndarray:
                 row = (2 * (before[g] + d) + r) % total
                 matrix[row, [codes, column[g + i, s]]] = codes
         else:
+            # in the chain: with the next subgroup only, as under SC
             row = (before[start] + before[g] + d + pair[1]) % total
             other = column[(g, d + 1) if d != counts[g] - 1 else (g + 1, 0)]
             matrix[row, [codes, other]] = codes

@@ -12,11 +12,11 @@ import numpy as np
 
 from mrsa_jax import hetero
 from mrsa_papers.harness import Context, Found, rows_to_frame, state
-from mrsa_papers.harness._figures import COLOURS, LINES, WARNING, in_turn, legend
+from mrsa_papers.harness._figures import COLOURS, LINES, WARNING, in_turn
 from mrsa_papers.harness._intervals import binomial_interval
 
 if TYPE_CHECKING:
-    from mrsa_papers.harness._figures import Figure, pd
+    from mrsa_papers.harness._figures import Axes, pd
 
 _RATES = (0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5)
 
@@ -37,6 +37,7 @@ def survival_probability(
             alone * dropout_rate + nobody * (1.0 - dropout_rate),
         )
     failure = nobody + alone
+    # by logarithms, as a power of a number near 1 would lose digits
     if num_subgroups == 1 or failure >= 1.0:
         return max(0.0, 1.0 - failure)
     return math.exp(num_subgroups * math.log1p(-failure))
@@ -140,6 +141,7 @@ def attackers(context: Context) -> Found:
     data = rows_to_frame(rows)
     equal = data["exact"] == data["whole"].clip(lower=0)
     wrong = data[~equal]
+    # fewer than half of (G + 1)/2 sums, or of G/2
     law = [
         (size // 2 - 1) // 2 if size % 2 == 0 else (size - 1) // 4 for size in data["G"]
     ]
@@ -185,12 +187,11 @@ def attackers(context: Context) -> Found:
     )
 
 
-def draw_survival(figure: Figure, data: pd.DataFrame) -> None:
+def draw_survival(ax: Axes, data: pd.DataFrame) -> None:
     """Draw the chance of two survivors in every subgroup.
 
     The columns are n, p, Z, formula and simulated.
     """
-    ax = figure.subplots()
     ordered = data.sort_values(["n", "Z", "p"])
     for (size, total), rows, look in in_turn(
         ordered, ["n", "Z"], color=COLOURS, ls=LINES
@@ -199,22 +200,12 @@ def draw_survival(figure: Figure, data: pd.DataFrame) -> None:
         ax.plot(rows["p"], rows["formula"], **look | {"label": f"n = {size}, {words}"})
         seen = "simulated" if look["color"] == COLOURS[0] else ""
         ax.plot(rows["p"], rows["simulated"], "x", color="#333333", ms=6, label=seen)
-    ax.set(
-        xlabel="dropout rate p",
-        ylabel="chance of two survivors or more",
-        ylim=(0, 1.03),
-    )
-    ax.set_title("Theorem 4: one subgroup, and every subgroup")
-    legend(ax)
 
 
-def draw_attackers(figure: Figure, data: pd.DataFrame) -> None:
+def draw_attackers(ax: Axes, data: pd.DataFrame) -> None:
     """Draw tolerated attackers over groups (columns G, paper, exact)."""
-    ax = figure.subplots()
     ax.step(data["G"], data["exact"], where="mid", color="#0072B2", label="exact")
     ax.plot(
         data["G"], data["paper"], color=WARNING, ls="--", label="printed, 0.25 G - 1"
     )
-    ax.set(xlabel="number of groups G", ylabel="attackers n_B", ylim=(-0.7, None))
-    ax.set_title("Byzantine users that a median bears under MC")
-    legend(ax)
+    ax.set_ylim(-0.7)

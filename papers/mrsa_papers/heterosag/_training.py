@@ -81,5 +81,6 @@ def clip_range(updates: np.ndarray) -> float:
     the start.
     """
     largest = float(np.abs(updates).max())
+    # of the second digit
     unit = 10.0 ** (np.floor(np.log10(largest)) - 1)
     return float(np.round(np.ceil(largest / unit - 1e-9) * unit, 12))

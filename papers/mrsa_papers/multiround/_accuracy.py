@@ -25,36 +25,16 @@ from mrsa_papers.harness import (
 )
 from mrsa_papers.harness._datasets import is_data_of
 from mrsa_papers.harness._figures import by_scheme, draw_seeds, panels, short
-from mrsa_papers.harness._rows import DATA, catalog_of
+from mrsa_papers.harness._rows import DATA, catalog_of, printed_in
 from mrsa_papers.multiround import _claims as claims, _training as training
 from mrsa_papers.multiround._training import Setting
 
 if TYPE_CHECKING:
     from mrsa_papers.harness._figures import Axes, Figure, pd
 
-LABELS = (
-    "Random",
-    "Weighted random",
-    "User partition",
-    "Multi-RoundSecAgg (T=6)",
-    "Multi-RoundSecAgg (T=4)",
-    "Multi-RoundSecAgg (T=3)",
-)
+LABELS = tuple(scheme for scheme, *_ in printed_in("multiround")["sizes"])
 
-PUBLISHED: dict[str, tuple[tuple[float, ...], tuple[float, ...]]] = {
-    "table3": (
-        (49.15, 50.06, 25.73, 42.89, 49.43, 50.22),
-        (44.32, 47.11, 22.32, 39.57, 46.99, 47.06),
-    ),
-    "table4": (
-        (64.64, 65.06, 55.70, 65.01, 64.95, 64.80),
-        (45.20, 47.89, 37.74, 46.35, 47.00, 47.21),
-    ),
-    "table5": (
-        (98.21, 98.10, 93.94, 97.72, 98.11, 98.15),
-        (85.79, 94.04, 75.26, 89.88, 92.51, 94.16),
-    ),
-}
+PUBLISHED = printed_in("multiround")["accuracies"]
 """Test accuracies in percent, IID and non-IID, by table; the schemes as in `LABELS`."""
 
 

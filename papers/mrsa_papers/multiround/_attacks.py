@@ -300,6 +300,7 @@ def _longer(
 
 def _regularised(means: dict[str, list[float]], targets: tuple[int, ...]) -> Check:
     random = np.array(means[RANDOM])
+    # paired by seed, the nearest of all T
     worst = min(float((np.array(means[label_of(t)]) - random).min()) for t in targets)
     return state(
         "a regularised server learns more of random selection than of blocks, moving "
@@ -387,7 +388,7 @@ def draw_errors_of_models(figure: Figure, data: pd.DataFrame) -> None:
         ax.set_title(words)
 
 
-# ---- A figure of our own: the error of least squares against motion, T and the
+# A figure of our own: the error of least squares against motion, T and the
 # window's length.
 
 _MOTION = Plan(
@@ -549,6 +550,7 @@ def _draw_error(ax: Axes, data: pd.DataFrame, by: str = "scheme") -> None:
         )
         label = short(str(value)) if is_scheme else f"{value} rounds"
         seeds = rows.groupby(["speed", "seed"])[["motion", "error", "frozen"]].mean()
+        # geometric means, as both axes are logarithmic
         logs = seeds[["motion", "error"]].transform(np.log)
         middle = logs.groupby("speed").mean().transform(np.exp)
         words: dict[str, Any] = {"color": colour, "marker": marker}

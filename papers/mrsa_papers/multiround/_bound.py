@@ -10,26 +10,16 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import typing
-from collections.abc import Sequence
 from typing import Literal
 
 import numpy as np
-from jax.typing import ArrayLike
-
-from mrsa_jax._core.arrays import number_or_vector, one_number
-from mrsa_jax._core.traced import needs_values
-from mrsa_jax.selection._checks import check_sizes
-from mrsa_watch._base.errors import check_known, check_size, require
 
 Form = Literal["printed", "corrected"]
 
 
 @dataclasses.dataclass(frozen=True)
 class ConvexConstants:
-    """Constants of a problem that Theorem 2 uses.
-
-    Build it with `convex_constants`, or from a problem.
+    """Constants of a problem that Theorem 2 uses (Assumptions 1 to 4).
 
     Attributes:
         smoothness: rho of Assumption 1.
@@ -46,8 +36,8 @@ class ConvexConstants:
     gradient_variance: float
     gradient_bound: float
     squared_distance: float
-    minimum: float
-    client_minima: tuple[float, ...]
+    minimum: float = 0.0
+    client_minima: tuple[float, ...] = (0.0,)
 
     def heterogeneity(self, num_clients: int, form: Form = "corrected") -> float:
         """Return Gamma: L* - mean of L_i*; as printed, L* - sum of L_i*."""
@@ -56,76 +46,6 @@ class ConvexConstants:
         return self.minimum - (total if form == "printed" else total / num_clients)
 
 
-@needs_values
-def convex_constants(
-    *,
-    smoothness: float,
-    strong_convexity: float,
-    gradient_variance: ArrayLike | Sequence[float | int],
-    gradient_bound: float,
-    squared_distance: float,
-    minimum: float = 0.0,
-    client_minima: ArrayLike | Sequence[float | int] = 0.0,
-) -> ConvexConstants:
-    """Return the constants of Assumptions 1 to 4, checked.
-
-    Args:
-        smoothness: rho >= mu.
-        strong_convexity: mu > 0.
-        gradient_variance: sigma_i^2 >= 0: one for all clients, or [N].
-        gradient_bound: G >= 0, root of the bound on the mean squared norm of stochastic
-            gradients.
-        squared_distance: E |x(0) - x*|^2 >= 0.
-        minimum: L*.
-        client_minima: L_i*: one for all clients, or [N]; their mean is at most L*.
-
-    Returns:
-        The constants.
-
-    Raises:
-        ConfigurationError: If one is not a finite number in its range.
-
-    Examples:
-        >>> unit = convex_constants(
-        ...     smoothness=1.0,
-        ...     strong_convexity=1.0,
-        ...     gradient_variance=1.0,
-        ...     gradient_bound=1.0,
-        ...     squared_distance=1.0,
-        ... )
-        >>> unit.heterogeneity(120)
-        0.0
-    """
-    rho, mu = (
-        one_number(smoothness, "smoothness"),
-        one_number(strong_convexity, "strong_convexity"),
-    )
-    require(mu > 0.0, "strong_convexity", "must be positive", mu)
-    require(rho >= mu, "smoothness", "must be at least `strong_convexity`", rho, mu)
-    variance = number_or_vector(gradient_variance, "gradient_variance")
-    bad = variance[~(variance >= 0.0)]
-    require(bad.size == 0, "gradient_variance", "must be at least 0", *bad[:1].tolist())
-    bound = one_number(gradient_bound, "gradient_bound")
-    require(bound >= 0.0, "gradient_bound", "must be at least 0", bound)
-    distance = one_number(squared_distance, "squared_distance")
-    require(distance >= 0.0, "squared_distance", "must be at least 0", distance)
-    least = one_number(minimum, "minimum")
-    minima = np.atleast_1d(number_or_vector(client_minima, "client_minima"))
-    mean = float(minima.mean())
-    slack = 1e-9 * (1.0 + abs(least) + abs(mean))
-    require(
-        mean <= least + slack,
-        "client_minima",
-        "must have a mean up to `minimum`",
-        mean,
-        least,
-    )
-    return ConvexConstants(
-        rho, mu, float(variance.mean()), bound, distance, least, tuple(minima.tolist())
-    )
-
-
-@needs_values
 def convergence_bound(
     num_clients: int,
     cohort_size: int,
@@ -160,25 +80,15 @@ def convergence_bound(
         privacy_target: T (the printed form does not use it).
         num_rounds: J >= 1.
         cardinality: C in [0, K], e.g. `expected_cardinality`.
-        constants: Of the problem (`convex_constants`, `QuadraticProblem.constants`).
+        constants: Of the problem (`QuadraticProblem.constants`).
         local_steps: E >= 1, local gradient steps a round (steps, not epochs).
         form: "printed" or "corrected".
 
     Returns:
         The bound, float64.
 
-    Raises:
-        ConfigurationError: If a size or C is out of range, `form` is unknown, or the
-            constants hold another number of clients.
-
     Examples:
-        >>> unit = convex_constants(
-        ...     smoothness=1.0,
-        ...     strong_convexity=1.0,
-        ...     gradient_variance=1.0,
-        ...     gradient_bound=1.0,
-        ...     squared_distance=1.0,
-        ... )
+        >>> unit = ConvexConstants(1.0, 1.0, 1.0, 1.0, 1.0)
         >>> [round(convergence_bound(120, 12, 1, 100, 1.2, unit, form=form), 4)
         ...  for form in ("printed", "corrected")]
         [0.3885, 0.4012]
@@ -187,17 +97,8 @@ def convergence_bound(
     t -> j + 1 in (24). Keeps (1/N) sum sigma_i^2, which is valid and weaker than the
     (1/N^2) of Li et al.
     """
-    n, k, t = check_sizes(num_clients, cohort_size, privacy_target)
-    rounds = check_size(num_rounds, "num_rounds")
-    c = one_number(cardinality, "cardinality")
-    rule = "must lie between 0 and `cohort_size`"
-    require(0.0 <= c <= k * (1.0 + 1e-12), "cardinality", rule, c, k)
-    steps = check_size(local_steps, "local_steps")
-    check_known(form, "form", typing.get_args(Form), "a known form")
-    rule = "must hold one number, or one for each client"
-    held = len(constants.client_minima)
-    require(held in (1, n), "constants", rule, f"{held} client minima, {n} clients")
-    unit = t if form == "corrected" else 1
+    n, k, steps = num_clients, cohort_size, local_steps
+    unit = privacy_target if form == "corrected" else 1
     # the variance of a cohort's mean over that of one client's, for values equal within
     # blocks
     drawing = 0.0 if n == k else unit * (n - k) / (k * (n - unit))
@@ -210,12 +111,13 @@ def convergence_bound(
     mu = constants.strong_convexity
     gamma = max(8.0 * constants.smoothness / mu, float(steps))
     scale = 2.0 * (alpha + beta) / mu**2 + gamma / 2.0 * constants.squared_distance
-    share = min(c / k, 1.0)
+    share = min(cardinality / k, 1.0)
     if form == "printed":
-        return constants.smoothness * scale / (gamma + share * steps * rounds - 1.0)
-    executed = np.arange(rounds + 1, dtype=np.float64)
+        return constants.smoothness * scale / (gamma + share * steps * num_rounds - 1.0)
+    # over the number of rounds that are not skipped
+    executed = np.arange(num_rounds + 1, dtype=np.float64)
     rates = constants.smoothness * scale / (gamma + executed * steps - 1.0)
-    return float(_binomial_law(rounds, share) @ rates)
+    return float(_binomial_law(num_rounds, share) @ rates)
 
 
 def _binomial_law(trials: int, chance: float) -> np.ndarray:
@@ -224,8 +126,10 @@ def _binomial_law(trials: int, chance: float) -> np.ndarray:
         law = np.zeros(trials + 1)
         law[trials if chance == 1.0 else 0] = 1.0
         return law
+    # ratios of neighbouring terms, (n - x)/(x + 1) p/(1 - p)
     odds = math.log(chance) - math.log1p(-chance)
     steps = np.log(np.arange(trials, 0.0, -1.0) / np.arange(1.0, trials + 1.0)) + odds
     logs = np.concatenate([[0.0], np.cumsum(steps)])
+    # the largest term is 1, so that none overflows
     law = np.exp(logs - logs.max())
     return law / law.sum()

@@ -18,12 +18,12 @@ import numpy as np
 from mrsa_jax import selection
 from mrsa_jax.availability import independent
 from mrsa_papers.harness import Check, Context, Found, rows_to_frame, state
-from mrsa_papers.harness._figures import COLOURS, in_turn, legend
+from mrsa_papers.harness._figures import COLOURS, in_turn
 from mrsa_papers.multiround._bound import convergence_bound
 from mrsa_papers.multiround._quadratic import quadratic_problem, simulate_convergence
 
 if TYPE_CHECKING:
-    from mrsa_papers.harness._figures import Figure, pd
+    from mrsa_papers.harness._figures import Axes, pd
 
 _N, _K, _TARGETS, _RATES = 8, 4, (1, 2, 4), (0.0, 0.5)
 _ROUNDS, _STEP = 60, 10
@@ -209,14 +209,10 @@ def _jensen(context: Context) -> Check:
     )
 
 
-def draw_convergence(figure: Figure, data: pd.DataFrame) -> None:
+def draw_convergence(ax: Axes, data: pd.DataFrame) -> None:
     """Draw mean gaps and (8) over rounds (columns T, p, rounds, gap, printed)."""
-    ax = figure.subplots()
     for (target, rate), rows, look in in_turn(data, ["T", "p"], color=COLOURS):
         label = f"T = {target}, p = {rate:g}"
         ax.plot(rows["rounds"], rows["gap"], **look | {"label": label})
         ax.plot(rows["rounds"], rows["printed"], ls="--", lw=1.0, color=look["color"])
     ax.plot([], [], color="#444444", ls="--", label="(8) as printed")
-    ax.set(yscale="log", xlabel="rounds", ylabel="gap to the least loss (log axis)")
-    ax.set_title("Theorem 2: training stays below its bound")
-    legend(ax)

@@ -60,12 +60,14 @@ def _reduce(basis: np.ndarray, pivots: list[int], row: np.ndarray) -> np.ndarray
 
     `pivots` grows with it.
     """
+    # pivot columns are unit vectors, so one product clears them
     row = row - row[pivots] @ basis
     row[pivots] = 0.0
     if np.abs(row).max() <= _ZERO:
         return basis
     lead = int(np.argmax(np.abs(row) > _ZERO))
     row = row / row[lead]
+    # the new column is cleared above
     basis = basis - np.outer(basis[:, lead], row)
     basis[:, lead] = 0.0
     pivots.append(lead)

@@ -199,6 +199,7 @@ def _by_leverage(frame: pd.DataFrame) -> Check:
     levels = (hidden["predicted"] * 10).astype(int).clip(upper=9)
     means = hidden.groupby(levels)[["predicted", "drawn", "trained"]].mean()
     gaps = (means["drawn"] - means["predicted"]).abs()
+    # reported and not judged: trained updates resemble each other
     trained = (means["trained"] - means["predicted"]).abs()
     return state(
         "1 - leverage is the mean error of those who are not exposed",

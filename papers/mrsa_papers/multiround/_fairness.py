@@ -22,10 +22,10 @@ from mrsa_jax import selection
 from mrsa_jax.availability import Availability, assign_rates, independent
 from mrsa_papers.harness import Check, Context, Found, rows_to_frame, state
 from mrsa_papers.harness._context import RATES
-from mrsa_papers.harness._figures import COLOURS, MARKERS, in_turn, legend
+from mrsa_papers.harness._figures import COLOURS, MARKERS, in_turn
 
 if TYPE_CHECKING:
-    from mrsa_papers.harness._figures import Figure, pd
+    from mrsa_papers.harness._figures import Axes, pd
 
 _RATE = 0.3
 _N, _K, _T = 120, 12, 3
@@ -193,6 +193,7 @@ def expected_gap(
                 for cohort, share in _cohorts(used, which, chosen, is_least).items():
                     step = chance * weight * share
                     after = [times + (i in cohort) for i, times in enumerate(used)]
+                    # only differences matter, so states stay few
                     following[tuple(times - min(after) for times in after)] += step
                     for i in cohort:
                         total[i] += step
@@ -206,6 +207,7 @@ def _cohorts(
 ) -> dict[tuple[int, ...], Fraction]:
     """Return the chance of each union of blocks among those that are whole."""
     least = min(used[i] for i in which)
+    # Algorithm 2 forces one of the least used blocks
     firsts = [i for i in which if used[i] == least] if is_least else list(which)
     chances: dict[tuple[int, ...], Fraction] = defaultdict(Fraction)
     for first in firsts:
@@ -219,19 +221,14 @@ def _cohorts(
     return chances
 
 
-def draw_fairness_gap(figure: Figure, data: pd.DataFrame) -> None:
+def draw_fairness_gap(ax: Axes, data: pd.DataFrame) -> None:
     """Draw the mean gap over rounds with its range.
 
     The columns are setup, rounds, trial and gap.
     """
-    ax = figure.subplots()
     for _, rows, look in in_turn(data, "setup", "{}", color=COLOURS, marker=MARKERS):
         gaps = rows.groupby("rounds")["gap"]
         ax.plot(gaps.mean().index, gaps.mean(), ms=5, **look)
         ax.fill_between(
             gaps.mean().index, gaps.min(), gaps.max(), color=look["color"], alpha=0.15
         )
-    ax.set(xscale="log", yscale="log", xlabel="rounds (log axis)")
-    ax.set(ylabel="fairness gap F (log axis)")
-    ax.set_title("Theorem 1: the fairness gap over rounds (bands: all histories)")
-    legend(ax)

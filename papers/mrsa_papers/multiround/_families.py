@@ -13,22 +13,10 @@ import numpy as np
 from mrsa_jax import selection
 from mrsa_papers.harness import Context, Found, compare, rows_to_frame
 from mrsa_papers.harness._figures import WARNING, beside, scheme_colour, short
+from mrsa_papers.harness._rows import printed_in
 
 if TYPE_CHECKING:
-    from mrsa_papers.harness._figures import Figure, pd
-
-# Table 1 at N = 120, K = 12: scheme, T, printed size.
-_TABLE_1 = (
-    ("Random", 1, 1e16),
-    ("Weighted random", 1, 1e16),
-    ("User partition", 12, 10),
-    ("Multi-RoundSecAgg (T=6)", 6, 190),
-    ("Multi-RoundSecAgg (T=4)", 4, 4060),
-    ("Multi-RoundSecAgg (T=3)", 3, 91389),
-)
-
-# Figure 2: the family of N = 8, K = 4, T = 2 as printed.
-_FIGURE_2 = ("11110000", "11001100", "11000011", "00111100", "00110011", "00001111")
+    from mrsa_papers.harness._figures import Axes, pd
 
 
 def family_size_bound(num_clients: int, cohort_size: int, privacy_target: int) -> int:
@@ -50,6 +38,7 @@ def family_size_bound(num_clients: int, cohort_size: int, privacy_target: int) -
     n, k, t = num_clients, cohort_size, privacy_target
     if n % t == 0 and k % t == 0:
         return math.comb(n // t, k // t)
+    # most groups within a cohort, and most outside
     inside, outside = k // t, (n - k) // t
     sizes = ((chosen, min(outside, n // t - chosen)) for chosen in range(1, inside + 1))
     return max(math.comb(chosen + others, chosen) for chosen, others in sizes)
@@ -58,7 +47,7 @@ def family_size_bound(num_clients: int, cohort_size: int, privacy_target: int) -
 def family_sizes(context: Context) -> Found:
     """Return Table 1: how many cohorts each scheme can choose from."""
     checks, rows = [], []
-    for scheme, target, printed in _TABLE_1:
+    for scheme, target, printed in printed_in("multiround")["sizes"]:
         size = selection.family_size(120, 12, target)
         rows.append({"scheme": scheme, "T": target, "paper": printed, "ours": size})
         if target == 1:
@@ -79,7 +68,8 @@ def family_sizes(context: Context) -> Found:
 
 def family_figure(context: Context) -> Found:
     """Return Figure 2: the family B of N = 8, K = 4, T = 2, every entry compared."""
-    printed = np.array([[int(bit) for bit in row] for row in _FIGURE_2], dtype=np.bool_)
+    lines = printed_in("multiround")["family"]
+    printed = np.array([list(line) for line in lines]) == "1"
     ours = selection.enumerate_family(8, 4, 2)
     wrong = (
         int((printed != ours).sum()) if printed.shape == ours.shape else printed.size
@@ -98,12 +88,11 @@ def family_figure(context: Context) -> Found:
     return Found(checks, rows_to_frame(rows), caption)
 
 
-def draw_family_sizes(figure: Figure, data: pd.DataFrame) -> None:
+def draw_family_sizes(ax: Axes, data: pd.DataFrame) -> None:
     """Draw printed and exact family sizes on a log axis.
 
     The columns are scheme, paper and ours.
     """
-    ax = figure.subplots()
     places = np.arange(len(data))[::-1]
     for place, (_, row) in zip(places, data.iterrows(), strict=True):
         colour = scheme_colour(row["scheme"])
@@ -112,17 +101,14 @@ def draw_family_sizes(figure: Figure, data: pd.DataFrame) -> None:
         text = f"{int(row['ours']):,}".replace(",", "\N{NARROW NO-BREAK SPACE}")
         beside(ax, text, (float(row["ours"]), place), (12, 0), va="center")
     printed = data["paper"].astype(float)
-    ax.plot(printed, places, "o", mfc="none", mec=WARNING, ms=11, label="printed")
+    ax.plot(printed, places, "o", mfc="none", mec=WARNING, ms=11)
     ax.set_yticks(places, [short(label) for label in data["scheme"]])
-    ax.set(xscale="log", xlim=(1, 1e24), ylim=(-0.6, len(data) - 0.4))
-    ax.set(xlabel="cohorts to choose from, R")
-    ax.set_title("Family sizes at N = 120, K = 12 (rings: as printed)")
+    ax.set(ylim=(-0.6, len(data) - 0.4))
     ax.grid(axis="y", visible=False)
 
 
-def draw_family(figure: Figure, data: pd.DataFrame) -> None:
+def draw_family(ax: Axes, data: pd.DataFrame) -> None:
     """Draw a family of cohorts (columns row, client, member) as the matrix B."""
-    ax = figure.subplots()
     matrix = data.pivot(index="row", columns="client", values="member").to_numpy()
     ax.imshow(matrix, cmap="Greys", vmin=0, vmax=1.4, aspect="equal")
     for (row, client), member in np.ndenumerate(matrix):
@@ -133,6 +119,4 @@ def draw_family(figure: Figure, data: pd.DataFrame) -> None:
     rows, clients = (np.arange(size) for size in matrix.shape)
     ax.set_xticks(clients, [str(client + 1) for client in clients])
     ax.set_yticks(rows, [str(row + 1) for row in rows])
-    ax.set(xlabel="client", ylabel="cohort (row of B)")
-    ax.set_title("Family of N = 8, K = 4, T = 2")
     ax.grid(visible=False)

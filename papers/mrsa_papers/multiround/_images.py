@@ -38,7 +38,7 @@ from mrsa_papers.harness._items import Check, Found, state
 from mrsa_papers.multiround._windows import selector_of
 
 if TYPE_CHECKING:
-    from mrsa_papers.harness._figures import Figure, pd
+    from mrsa_papers.harness._figures import Axes, Figure, pd
 
 PADDED = "one padded upload"
 _TARGETS = (1, 2, 4)
@@ -265,6 +265,7 @@ def _inverted_blocks(
     ground: _Ground, solved: np.ndarray, target: int, attack: attacks.Attack
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the members of each block of T, and the T images behind its mean."""
+    # batch partitioning's blocks are neighbours
     blocks = np.arange(_CLIENTS).reshape(-1, target)
     # estimates within a block are equal but for rounding
     means = np.asarray([solved[block].mean(axis=0) for block in blocks])
@@ -412,9 +413,8 @@ def draw_images(figure: Figure, data: pd.DataFrame) -> None:
     )
 
 
-def draw_motion(figure: Figure, data: pd.DataFrame) -> None:
+def draw_motion(ax: Axes, data: pd.DataFrame) -> None:
     """Draw the quality of recovered images against motion, one curve per T."""
-    ax = figure.subplots()
     for _, rows, look in in_turn(data, "seen", color=SHADES[::-2], marker=MARKERS):
         seeds = rows.groupby(["rate", "seed"])[["motion", "psnr"]].mean()
         still, moving = seeds.loc[[0.0]], seeds.drop(index=0.0, level="rate")
@@ -429,8 +429,4 @@ def draw_motion(figure: Figure, data: pd.DataFrame) -> None:
             **look | {"label": ""},
         )
         ax.axhline(float(still["psnr"].mean()), color=look["color"], ls="--", lw=0.9)
-    ax.set(
-        xscale="log", xlabel="motion: variance of a client's updates over their square"
-    )
-    ax.set_ylabel("mean PSNR (dB)")
     ax.legend(fontsize=8)

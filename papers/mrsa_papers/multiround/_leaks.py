@@ -14,10 +14,10 @@ import numpy as np
 
 from mrsa_jax import selection
 from mrsa_papers.harness import Check, Context, Found, compare, rows_to_frame, state
-from mrsa_papers.harness._figures import by_scheme, legend
+from mrsa_papers.harness._figures import by_scheme
 
 if TYPE_CHECKING:
-    from mrsa_papers.harness._figures import Figure, pd
+    from mrsa_papers.harness._figures import Axes, pd
 
 _N, _K = 60, 10
 
@@ -70,10 +70,12 @@ def window_bounds(history: np.ndarray) -> np.ndarray:
     skipped.
     """
     trials, rounds, clients = history.shape
+    # participations up to each round, 0 at first
     counts = np.zeros((trials, rounds + 1, clients), np.int32)
     np.cumsum(history, axis=1, out=counts[:, 1:])
     best = _weights(history)
     for m in range(1, rounds // 2 + 1):
+        # f(t-m) - f(t-2m) less f(t) - f(t-m)
         change = 2 * counts[:, m:-m] - counts[:, 2 * m :] - counts[:, : -2 * m]
         best[:, 2 * m - 1 :] = np.minimum(best[:, 2 * m - 1 :], _weights(change))
     return np.minimum.accumulate(best, axis=1)
@@ -151,14 +153,10 @@ def _comparison(firsts: dict[str, np.ndarray]) -> Iterator[Check]:
     )
 
 
-def draw_early_leaks(figure: Figure, data: pd.DataFrame) -> None:
+def draw_early_leaks(ax: Axes, data: pd.DataFrame) -> None:
     """Draw the share of trials that leaked early (columns scheme, rounds, leaked)."""
-    ax, period = figure.subplots(), _N // _K
     for _, curve, look in by_scheme(data):
         ax.plot(curve["rounds"], 100 * curve["leaked"], drawstyle="steps-post", **look)
-    ax.set_xticks(range(0, int(data["rounds"].max()) + 1, period))
+    ax.set_xticks(range(0, int(data["rounds"].max()) + 1, _N // _K))
     ax.grid(axis="x", color="#bbbbbb", ls=":")
-    ax.set(xlabel=f"rounds (grid: multiples of N/K = {period})", ylim=(0, None))
-    ax.set_ylabel("trials with weak T below\nmin(K, N - rank + 1) so far (%)")
-    ax.set_title("Weighted random selection leaks earlier than random")
-    legend(ax)
+    ax.set_ylim(0)

@@ -18,10 +18,10 @@ import numpy as np
 
 from mrsa_jax import selection
 from mrsa_papers.harness import Check, Context, Found, rows_to_frame, state
-from mrsa_papers.harness._figures import SHADES, legend
+from mrsa_papers.harness._figures import SHADES
 
 if TYPE_CHECKING:
-    from mrsa_papers.harness._figures import Figure, pd
+    from mrsa_papers.harness._figures import Axes, pd
 
 # N, K, T: 2^6 and 2^15 families
 _FAMILIES = ((4, 2, 1), (4, 2, 2), (6, 2, 1), (6, 2, 2))
@@ -137,6 +137,7 @@ def largest_union_family(n: int, k: int, t: int) -> Largest:
     """
     most, is_mixed = 0, False
     for sizes in _groupings(n, t):
+        # a generating function in clients and groups, one factor per group
         ways: Counter[tuple[int, int]] = Counter({(0, 0): 1})  # clients held, groups
         for size in sizes:
             ways.update(
@@ -162,6 +163,7 @@ def largest_family(n: int, k: int, t: int) -> int:
         2
     """
     cohorts = list(itertools.combinations(range(n), k))
+    # a family is a number whose bits are its cohorts
     families = np.arange(2 ** len(cohorts))
     columns = np.stack(
         [
@@ -172,18 +174,18 @@ def largest_family(n: int, k: int, t: int) -> int:
             for client in range(n)
         ]
     )
+    # clients that are in the same cohorts, themselves included
     alike = (columns[:, None] == columns[None]).sum(axis=1)
     keeps = ((alike >= t) | (columns == 0)).all(axis=0)
     counts = np.array([int(family).bit_count() for family in families[keeps]])
     return int(counts.max())
 
 
-def draw_necessity(figure: Figure, data: pd.DataFrame) -> None:
+def draw_necessity(ax: Axes, data: pd.DataFrame) -> None:
     """Draw the most cohorts against the bound on log axes.
 
     The columns are N, K, T, most and bound.
     """
-    ax = figure.subplots()
     ends = (0.8, 1.3 * data["bound"].max())
     ax.plot(ends, ends, color="#777777", ls=":", label="equal")
     for number, (target, rows) in enumerate(data.groupby("T")):
@@ -191,9 +193,3 @@ def draw_necessity(figure: Figure, data: pd.DataFrame) -> None:
         ax.plot(
             rows["bound"], rows["most"], "o", color=colour, ms=6, label=f"T = {target}"
         )
-    ax.set(
-        xscale="log", yscale="log", xlabel="batch partitioning's cohorts, C(N/T, K/T)"
-    )
-    ax.set(ylabel="most cohorts of any grouping")
-    ax.set_title("No family that keeps T has more cohorts (log axes)")
-    legend(ax)

@@ -133,6 +133,7 @@ def _means(values: np.ndarray) -> list[float]:
     Trials in which no client took part so far are omitted.
     """
     part = values > 0
+    # -1 stands for trials without a sum
     sums = np.where(part, values, 0).sum(axis=0)
     counts = part.sum(axis=0)
     return [
@@ -316,12 +317,11 @@ def _draw_band(
     return rounds, lower, upper
 
 
-def draw_echelon(figure: Figure, data: pd.DataFrame) -> None:
+def draw_echelon(ax: Axes, data: pd.DataFrame) -> None:
     """Draw an estimate of T over proven bounds.
 
     The columns are scheme, rounds, lower, upper and estimate.
     """
-    ax = figure.subplots()
     for label, curve, look in by_scheme(data):
         rounds, _, upper = _draw_band(ax, curve, look["color"], 0.25)
         line = {"color": look["color"], "drawstyle": "steps-post"}
@@ -332,8 +332,3 @@ def draw_echelon(figure: Figure, data: pd.DataFrame) -> None:
     ticks = (1, 2, 3, 6, 12, 24, 48)
     ax.set_yticks(ticks, [str(value) for value in ticks])
     ax.minorticks_off()
-    ax.set(xlabel="rounds", ylabel="weak T (clients), log axis")
-    ax.set_title(
-        "Echelon-form estimate against proven bounds of weak T, one history each"
-    )
-    legend(ax)

@@ -20,7 +20,7 @@ from jax import lax
 from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float32, Key
 
-from mrsa_jax._core.arrays import number_or_vector, on_device
+from mrsa_jax._core.arrays import on_device
 from mrsa_jax._core.mesh import varying_like
 from mrsa_jax._core.streams import (
     Stream,
@@ -32,8 +32,7 @@ from mrsa_jax._core.streams import (
 )
 from mrsa_jax.availability import Availability
 from mrsa_jax.selection import Selector, rollout_trials
-from mrsa_papers.multiround._bound import ConvexConstants, convex_constants
-from mrsa_watch._base.errors import check_size, require
+from mrsa_papers.multiround._bound import ConvexConstants
 
 
 @jax.tree_util.register_dataclass
@@ -88,19 +87,22 @@ class QuadraticProblem:
         start = _start(initial, c.shape[-1]).astype(np.float64)
         low = np.minimum(c.min(axis=(0, 1)), start)
         high = np.maximum(c.max(axis=(0, 1)), start)
+        # a square is largest at an end of the box
         worst = np.maximum(
             ((low - c) ** 2).mean(axis=1), ((high - c) ** 2).mean(axis=1)
         )
         deviations = (c - c.mean(axis=1, keepdims=True)) ** 2
         minima = (h * deviations.mean(axis=1)).sum(axis=1) / 2.0
-        return convex_constants(
+        return ConvexConstants(
             smoothness=float(h.max()),
             strong_convexity=float(h.min()),
-            gradient_variance=(h**2 * deviations.mean(axis=1)).sum(axis=1),
+            gradient_variance=float(
+                (h**2 * deviations.mean(axis=1)).sum(axis=1).mean()
+            ),
             gradient_bound=float(np.sqrt((h**2 * worst).sum(axis=1).max())),
             squared_distance=float(((start - self.optimum) ** 2).sum()),
             minimum=self.loss(self.optimum),
-            client_minima=minima,
+            client_minima=tuple(minima.tolist()),
         )
 
 
@@ -133,43 +135,28 @@ def quadratic_problem(
     Returns:
         The problem.
 
-    Raises:
-        ConfigurationError: If a number is outside its range.
-
     Examples:
         >>> problem = quadratic_problem(0, num_clients=6, dim=2)
         >>> problem.loss(problem.optimum) == problem.constants().minimum
         True
     """
-    n, d = check_size(num_clients, "num_clients"), check_size(dim, "dim")
-    m, size = (
-        check_size(num_samples, "num_samples"),
-        check_size(block_size, "block_size"),
-    )
-    require(m <= 2**16, "num_samples", "must be at most 2**16", m)
-    require(n % size == 0, "num_clients", "must be a multiple of `block_size`", n, size)
-    ends = _float32(list(curvature), "curvature")
-    rule = "must be two numbers, the least positive and at most the largest"
-    require(
-        bool(ends.size == 2 and 0.0 < ends[0] <= ends[-1]), "curvature", rule, curvature
-    )
-    widths = [_float32(spread, "spread"), _float32(noise, "noise")]
-    for name, width in zip(("spread", "noise"), widths, strict=True):
-        good = width.ndim == 0 and float(width) >= 0.0
-        require(good, name, "must be one number, at least 0", width.tolist())
     keys = jax.random.split(fold(as_key(seed), int(Stream.PARTITION)), 3)
-    blocks = (n // size, d)
-    least, most = np.float32(ends[0]), np.float32(ends[1])
+    blocks = (num_clients // block_size, dim)
+    least, most = map(np.float32, curvature)
     h = (
         np.asarray(jax.random.uniform(keys[0], blocks, jnp.float32)) * (most - least)
         + least
     )
     centres = np.asarray(jax.random.normal(keys[1], blocks, jnp.float32)) * np.float32(
-        widths[0]
+        spread
     )
-    drawn = np.asarray(jax.random.normal(keys[2], (n, m, d), jnp.float32))
-    samples = np.repeat(centres, size, axis=0)[:, None] + drawn * np.float32(widths[1])
-    curvatures = np.repeat(np.clip(h, least, most), size, axis=0)
+    drawn = np.asarray(
+        jax.random.normal(keys[2], (num_clients, num_samples, dim), jnp.float32)
+    )
+    samples = np.repeat(centres, block_size, axis=0)[:, None] + drawn * np.float32(
+        noise
+    )
+    curvatures = np.repeat(np.clip(h, least, most), block_size, axis=0)
     return QuadraticProblem(on_device(curvatures), on_device(samples))
 
 
@@ -207,8 +194,7 @@ def simulate_convergence(
         float32[B, J + 1].
 
     Raises:
-        ConfigurationError: As `rollout_trials`; if the problem has another number of
-            clients, E is no positive integer, or x(0) not d finite numbers.
+        ConfigurationError: As `rollout_trials`.
 
     Examples:
         >>> import mrsa_jax as mj
@@ -223,13 +209,9 @@ def simulate_convergence(
 
     Cost: N d E a round and trial: all clients' steps are taken, the cohort's kept.
     """
-    steps = check_size(local_steps, "local_steps")
-    count, _, dim = problem.samples.shape
     history = rollout_trials(seed, selector, availability, num_rounds, num_trials)
-    rule = "must have as many clients as `selector`"
-    require(count == history.shape[-1], "problem", rule, count, history.shape[-1])
-    start = on_device(_start(initial, dim))
-    return _train_trials(as_key(seed), problem, history, start, steps)
+    start = on_device(_start(initial, problem.samples.shape[-1]))
+    return _train_trials(as_key(seed), problem, history, start, local_steps)
 
 
 class _Model(NamedTuple):
@@ -273,6 +255,7 @@ def _train(
             local = local - rate * problem.curvatures * (local - sample)
         size = jnp.sum(cohort, dtype=jnp.int32)
         total = jnp.sum(jnp.where(cohort[:, None], local, jnp.float32(0.0)), axis=0)
+        # a skipped round leaves the model
         x = jnp.where(
             size > 0, total / jnp.maximum(size, 1).astype(jnp.float32), model.x
         )
@@ -289,26 +272,6 @@ def _as_float64(*arrays: Array) -> tuple[np.ndarray, ...]:
     return tuple(np.asarray(array, np.float64) for array in arrays)
 
 
-def _float32(value: object, argument: str) -> np.ndarray:
-    """Return finite float64 numbers that float32 turns into neither 0 nor infinity."""
-    numbers = number_or_vector(value, argument)
-    sizes = np.abs(numbers)
-    limits = np.finfo(np.float32)
-    bad = numbers[(sizes > 0.0) & ~((sizes >= limits.tiny) & (sizes <= limits.max))]
-    rule = "must be 0 or from 1.2e-38 to 3.4e38 in size (float32)"
-    require(bad.size == 0, argument, rule, *bad[:1].tolist())
-    return numbers
-
-
 def _start(initial: ArrayLike | Sequence[float | int] | None, dim: int) -> np.ndarray:
     """Return x(0) as float32[d], zeros if None."""
-    if initial is None:
-        return np.zeros(dim, np.float32)
-    start = _float32(initial, "initial")
-    require(
-        start.shape == (dim,),
-        "initial",
-        f"must hold {dim} numbers",
-        f"shape {start.shape}",
-    )
-    return start.astype(np.float32)
+    return np.asarray(np.zeros(dim) if initial is None else initial, np.float32)

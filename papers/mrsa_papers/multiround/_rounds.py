@@ -26,10 +26,10 @@ from mrsa_papers.harness import (
     targets_of,
 )
 from mrsa_papers.harness._context import RATES, Context
-from mrsa_papers.harness._figures import by_scheme, legend
+from mrsa_papers.harness._figures import by_scheme
 
 if TYPE_CHECKING:
-    from mrsa_papers.harness._figures import Axes, Figure, pd
+    from mrsa_papers.harness._figures import Axes, pd
 
 _BLOCKS = (
     "Multi-RoundSecAgg (T=6)",
@@ -79,6 +79,7 @@ def _curves(context: Context, selector: Any, how: str) -> Curves:
     assignments = 1 if how == "cyclic" else 4 if context.fast else 20
     parts, expected = [], []
     for i in range(assignments):
+        # one assignment per seed
         seed = (context.seed + i) % 2**32
         rates = np.asarray(assign_rates(seed, RATES, 120, how=how))  # type: ignore[arg-type]
         parts.append(
@@ -181,6 +182,7 @@ def _as_expected(label: str, curve: Curves, rounds: int) -> Check:
     gap = float((curve.cardinality[:, -1] - curve.expected).mean())
     share = float(np.clip(curve.expected.mean() / 12, 0.0, 1.0))
     total, log = rounds * len(curve.expected), math.log(2 * 6 / 1e-6)
+    # Bernstein's bound on the mean of independent rounds
     slack = 12 * (
         math.sqrt(2 * share * (1 - share) * log / total) + 2 * log / (3 * total)
     )
@@ -259,24 +261,7 @@ def _frame(curves: dict[str, Curves], name: str) -> pd.DataFrame:
     return pd.concat(parts, ignore_index=True)
 
 
-def draw_fairness(figure: Figure, data: pd.DataFrame) -> None:
-    """Draw the fairness gap over rounds."""
-    title = "Most minus least often summed client, a round"
-    _draw_metric(figure.subplots(), data, name="fairness gap F", title=title, top=0.5)
-
-
-def draw_cardinality(figure: Figure, data: pd.DataFrame) -> None:
-    """Draw the aggregation cardinality over rounds."""
-    name, title = (
-        "aggregation cardinality C (clients)",
-        "Mean number of clients in a sum",
-    )
-    _draw_metric(figure.subplots(), data, name=name, title=title)
-
-
-def _draw_metric(
-    ax: Axes, data: pd.DataFrame, *, name: str, title: str, top: float | None = None
-) -> None:
+def draw_metric(ax: Axes, data: pd.DataFrame) -> None:
     """Draw a metric over rounds, one band per scheme.
 
     The columns are scheme, rounds, mean, low and high.
@@ -285,10 +270,9 @@ def _draw_metric(
         rounds, ends = curve["rounds"], (curve["low"], curve["high"])
         ax.fill_between(rounds, *ends, color=look["color"], alpha=0.13, lw=0)
         ax.plot(rounds, curve["mean"], **look)
-    ax.set(xlabel="rounds", ylabel=name, title=title, ylim=(0, top))
-    legend(ax)
+    ax.set_ylim(0)
 
 
-def draw_tradeoff(figure: Figure, data: pd.DataFrame) -> None:
+def draw_tradeoff(ax: Axes, data: pd.DataFrame) -> None:
     """Draw T against C."""
-    plotting.plot_tradeoff(data, ax=figure.subplots())
+    plotting.plot_tradeoff(data, ax=ax)

@@ -29,7 +29,7 @@ from mrsa_papers.harness._context import RATES, Context, rows_to_frame
 from mrsa_papers.harness._intervals import binomial_interval, every
 
 if TYPE_CHECKING:
-    from mrsa_papers.harness._figures import Figure, pd
+    from mrsa_papers.harness._figures import Axes, pd
 
 _TARGETS = (1, 2, 3, 4, 6, 12)
 
@@ -172,6 +172,7 @@ def swaps_within_blocks(context: Context) -> Found:
 
 def _shuffled_within(rng: np.random.Generator, n: int, size: int) -> np.ndarray:
     """Return a permutation that rotates each group of `size` consecutive clients."""
+    # a shift by 1 to size - 1 moves every client
     groups = np.arange(n).reshape(n // size, size)
     return np.roll(groups, 1 + int(rng.integers(size - 1)), axis=1).ravel()
 
@@ -243,6 +244,7 @@ def _rounds_to_full_rank(
     )
     first_full, online = [], independent(rate)
     for chunk, first in enumerate(range(0, draws, _AT_ONCE), start=1):
+        # far apart, so that chunks of neighbouring seeds do not meet
         chunk_seed, count = (seed + 7919 * chunk) % 2**32, min(_AT_ONCE, draws - first)
         histories = selection.rollout_trials(
             chunk_seed, selector, online, horizon, count
@@ -355,29 +357,21 @@ _LEVEL = 0.999  # of intervals of the chance of a singular matrix
 _LOOKS: dict[str, Any] = {"color": draw.SHADES, "marker": draw.MARKERS}
 
 
-def draw_cardinality(figure: Figure, data: pd.DataFrame) -> None:
+def draw_cardinality(ax: Axes, data: pd.DataFrame) -> None:
     """Draw C against T, one line per dropout rate p.
 
     The columns are p, T, theorem and simulated.
     """
-    ax = figure.subplots()
     for _, curve, look in draw.in_turn(data, "p", "p = {:g}", **_LOOKS):
         ax.plot(curve["T"], curve["theorem"], ms=5, **look)
         ax.plot(
             curve["T"], curve["simulated"], ls="none", marker="x", ms=9, color="#444444"
         )
     ax.plot([], [], ls="none", marker="x", ms=9, color="#444444", label="simulated")
-    ax.set(
-        xlabel="privacy target T (clients)", ylabel="expected cardinality C (clients)"
-    )
-    ax.set(ylim=(0, 12.6), xlim=(0, 12.4))
-    ax.set_title("The price of privacy (N = 120, K = 12, equal dropout rates p)")
-    draw.legend(ax)
 
 
-def draw_swaps(figure: Figure, data: pd.DataFrame) -> None:
+def draw_swaps(ax: Axes, data: pd.DataFrame) -> None:
     """Draw the share of sums that swaps change (columns scheme, sums, changed_sums)."""
-    ax = figure.subplots()
     shares = 100 * data["changed_sums"] / data["sums"]
     places = np.arange(len(data))[::-1]
     colours = [draw.scheme_colour(label) for label in data["scheme"]]
@@ -386,19 +380,14 @@ def draw_swaps(figure: Figure, data: pd.DataFrame) -> None:
     for place, text, share in zip(places, texts, shares, strict=True):
         draw.beside(ax, text, (share, place), (6, 0), va="center", fontsize=10)
     ax.set_yticks(places, [draw.short(label) for label in data["scheme"]])
-    ax.set(xlabel="sums that change (%)", xlim=(0, 115))
-    ax.set_title(
-        "Clients swap updates within a block (within pairs where there is none)"
-    )
     ax.grid(axis="y", visible=False)
 
 
-def draw_full_rank(figure: Figure, data: pd.DataFrame) -> None:
+def draw_full_rank(ax: Axes, data: pd.DataFrame) -> None:
     """Draw the chance of full rank.
 
     The columns are N, K, selection, rounds, full_rank and bound.
     """
-    ax = figure.subplots()
     for (n, k), both, look in draw.in_turn(data, ["N", "K"], **_LOOKS):
         for kind, curve in both.groupby("selection"):
             is_iid = kind == "iid"
@@ -414,6 +403,3 @@ def draw_full_rank(figure: Figure, data: pd.DataFrame) -> None:
     ax.plot([], [], color="#444444", label="each client with chance K/N")
     ax.plot([], [], color="#444444", ls=":", label="exactly K a round")
     ax.plot([], [], "x", ms=9, mew=2, color=draw.WARNING, label="bound (32), o(1) = 0")
-    ax.set(xlabel="rounds minus N", ylabel="P(full rank)", ylim=(-0.03, 1.03))
-    ax.set_title("Random selection determines every update after about N rounds")
-    draw.legend(ax)

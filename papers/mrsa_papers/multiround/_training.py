@@ -194,6 +194,7 @@ def best_rates(context: Context, setting: Setting, pilot: int) -> dict[str, floa
     labels = list(schemes_for(setting.num_clients, setting.cohort_size))
     if setting.rate is not None:
         return dict.fromkeys(labels, setting.rate)
+    # one search serves all panels of a split
     base = dataclasses.replace(
         setting, panel="", num_clients=120, cohort_size=12, dropouts="shuffled"
     )
@@ -241,6 +242,7 @@ def shared_size(dataset: data.Dataset) -> int:
     200 of 50,000 in proportion, equally many of each class.
     """
     # in the paper's proportion, but at least one sample of each class
+    # samples of a class
     each = 200 * len(dataset.train_labels) / 50_000 / dataset.num_classes
     return max(1, round(each)) * dataset.num_classes
 

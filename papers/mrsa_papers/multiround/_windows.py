@@ -244,6 +244,7 @@ def played_window(
     changes = []
     for index in places[[-1, len(places) // 2]].tolist():
         # with which the round began
+        # the server adds the mean of each sum
         model = start.parameters + steps[:index].sum(axis=0)
         changes.append(_relative(updates_at(model, index) - updates, updates))
     exact = learnt[first].astype(np.float32) @ updates
@@ -317,6 +318,7 @@ def rows_of(
     learnt = np.stack([window.participation[:length] for window in windows])
     sums = np.stack([window.sums[:length] for window in windows])
     truth = np.stack([window.updates for window in windows])
+    # the sums, had nothing moved
     still = np.matmul(learnt.astype(np.float64), truth)
     columns = {
         "error": attacks.streamed_errors(learnt, sums, truth),

@@ -308,6 +308,7 @@ class Bars:
         self._bars.refresh()
 
     def stage(self, name: str, total: int) -> None:
+        """Begin a stage: a bar, or a line where there is no terminal."""
         self._interrupts.check()
         if self._names_device:
             self._names_device = False
@@ -322,6 +323,7 @@ class Bars:
         self._task = self._bars.add_task(escape(name), total=total, note="")
 
     def update(self, done: int, total: int) -> None:
+        """Show the progress of the stage, and let an interrupt through."""
         self._interrupts.check()
         self.done = done
         if self._task is not None:
@@ -439,12 +441,14 @@ def print_sentences(console: Any, sentences: Sequence[str], before: str = "") ->
 
 
 def error_console() -> Any:
+    """Return a console that writes to standard error and breaks no line."""
     from rich.console import Console
 
     return Console(stderr=True, soft_wrap=True, emoji=False)
 
 
 def escape(text: str) -> str:
+    """Return a text without rich's markup and without control characters."""
     from rich import markup
 
     return markup.escape(printable(text, "\n"))

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
-from mrsa_jax.cli._console import escape, output_console
+from mrsa_jax.cli.console import escape, output_console
 from mrsa_watch._base.untrusted import printable
 
 
