@@ -215,19 +215,28 @@ def smallest_target(
     return high
 
 
-def bound_in_words(privacy_target: int, colluders: int = 0) -> str:
+def bound_in_words(
+    privacy_target: int, colluders: int = 0, prevalence: float = 0.5
+) -> str:
     """State the bound of a block with its conditions and its limit in one sentence.
+
+    Args:
+        privacy_target: T, the size of the block.
+        colluders: c, the mates who tell the server their data.
+        prevalence: q of the AUC that is stated.
 
     Examples:
         >>> bound_in_words(4).split(", ")[0]
         'no test of what one of them is does better than AUC .773'
     """
-    half = attribute_bound(privacy_target, colluders=colluders)
+    half = attribute_bound(privacy_target, prevalence, colluders)
     rare = attribute_bound(privacy_target, _RARE, colluders)
     detected = f"{rare.true_positive_rate(_FEW_ALARMS):.2f}".removeprefix("0")
     area = f"{half.auc:.3f}".removeprefix("0")
+    held = "half" if prevalence == 0.5 else f"{100 * prevalence:.3g} %"
     return (
         f"no test of what one of them is does better than AUC {area}, after any number "
-        "of rounds, if mates are alike in advance and all get one model; a property "
+        "of rounds, if mates are alike in advance, all get one model, and "
+        f"{held} of the clients are so; a property "
         f"that one client in a hundred has stays visible (TPR {detected} at FPR .01)"
     )

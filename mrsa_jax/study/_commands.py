@@ -238,6 +238,7 @@ def check_audit(config: AuditConfig) -> None:
 
 _MOST_CLIENTS = 10**6  # closed forms pass over the blocks one by one
 _IS_RATE = flags.Within(0.0, flags.BELOW_ONE, "must be at least 0 and below 1")
+_IS_AUC = flags.Within(0.5 + 2**-53, 1.0, "must be above 0.5 and at most 1")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -291,6 +292,18 @@ class AdviseConfig(DriftSettings, LogSettings):
     """Require at least this many clients per round on average; rounds without a sum
     count as 0. Default: no requirement."""
 
+    max_auc: Annotated[flags.Number, _IS_AUC] = None
+    """Require blocks so large that no test of what a client is has an AUC above this,
+    for any number of rounds. Default: no requirement."""
+
+    max_advantage: Annotated[flags.Number, flags.IS_PART] = None
+    """Require the same of the test's advantage: the largest difference of its true and
+    false positive rates. Default: no requirement."""
+
+    prevalence: flags.Inside = 0.5
+    """Fraction of the clients for which the tested property holds, with --max-auc or
+    --max-advantage."""
+
     schemes: Annotated[tuple[str, ...], flags.shown()] = ()
     """Further schemes to compare, as in mrsa-jax simulate. Your own schemes (--plugin)
     are always compared. Default: no further scheme."""
@@ -317,6 +330,9 @@ def check_advise(config: AdviseConfig) -> None:
         require(is_known, name, "must be given, or a log to measure it in", None)
     if config.num_clients is not None:
         check_cohort(config.num_clients, config.cohort_size)
+    is_used = config.max_auc is not None or config.max_advantage is not None
+    rule = "must be used together with max_auc or max_advantage"
+    require(is_used or config.prevalence == 0.5, "prevalence", rule, config.prevalence)
     config.check_drift()
     Model.parse(config.availability, config.dropout_rate or (0.0,))
     for text in config.schemes:
