@@ -14,6 +14,7 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
+from mrsa_jax.privacy._attribute import attribute_bound, bound_in_words
 from mrsa_jax.privacy._audit_hidden import Hidden, Noisy, plain, plain_names
 from mrsa_jax.privacy._audit_rounds import OverRounds, Part, over_parts, over_rounds
 from mrsa_jax.privacy._clients import clients_of
@@ -358,6 +359,7 @@ class Audit:
             *(joining.text for joining in self.joining),
             *self._plain_sum(),
             f"Strong T is {self.strong}: {_strong_meaning(self.strong or 1)}.",
+            *self._bound(),
             *(self.noisy.sentences() if self.noisy is not None else []),
             *([] if self.hidden is None else [_ALIKE]),
             KNOWN_RANGE,
@@ -462,6 +464,22 @@ class Audit:
             f"{join_names('client', self.group_clients)}."
         ]
 
+    @property
+    def mates(self) -> int | None:
+        """T of the bound on tests of what a client is; None if there is no bound.
+
+        Sums of several parts of the vector may part clients that each part keeps
+        together.
+        """
+        is_whole = len(self.parts) < 2 and (self.strong or 1) > 1
+        return self.strong if is_whole else None
+
+    def _bound(self) -> list[str]:
+        if self.mates is None:
+            return []
+        which = f"Of {self.mates} clients that are in exactly the same sums"
+        return [f"{which}, {bound_in_words(self.mates)}."]
+
     def to_dict(self) -> dict[str, Any]:
         """Return everything as plain values for JSON, large integers as text."""
         recipe = self.recipe
@@ -497,6 +515,13 @@ class Audit:
             "witness": [digits(value) for value in self.group.witness],
         }
         report["strong_privacy"] = self.strong
+        report["attribute_bound"] = None
+        if self.mates is not None:
+            report["attribute_bound"] = {
+                **_fields(attribute_bound(self.mates), "auc", "advantage"),
+                "prevalence": 0.5,
+                "condition": self._bound()[0],
+            }
         report["recipe"] = recipe and {
             "text": recipe.text(),
             "rounds": _terms("round", recipe.printed_rounds),

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from mrsa_jax import privacy
 from mrsa_jax._core.status import Status
 from mrsa_jax.study._assets import text_of
 from mrsa_jax.study._attributes import attributes
@@ -335,6 +336,7 @@ def said_of(rows: tuple[Row, ...], results: xr.Dataset) -> tuple[str, ...]:
     said = (
         _leak_sentence(rows, after) + _yet_sentence(rows),
         _cost_sentence(rows),
+        "" if "expansion" in results else _attribute_sentence(rows),
         _failure_sentence(rows, results.sizes["round"], config),
         text_of("said_weights") if "weights" in results else "",
         *_upload_sentences(rows, config),
@@ -361,6 +363,18 @@ def _under(
 def _ends(values: list[str]) -> str:
     """Return the first and the last of some sorted words, or the only ones."""
     return " to ".join(values[:: max(1, len(values) - 1)])
+
+
+def _attribute_sentence(rows: tuple[Row, ...]) -> str:
+    """Report the bound of blocks on tests of what a client is; "" without blocks."""
+    targets = {
+        row.scheme: min(row.strong_privacy, row.guaranteed_privacy)
+        for row in rows
+        if row.lasts and row.strong_privacy is not None and row.strong_privacy > 1
+    }
+    if not targets:
+        return ""
+    return f"Of the clients of a block, {privacy.bound_in_words(targets)}."
 
 
 def _noise_sentence(rows: tuple[Row, ...], after: str) -> str:
