@@ -13,6 +13,7 @@ from mrsa_jax.privacy._coalitions import as_history
 from mrsa_jax.privacy._distinguish import Distinguishability, distinguishability
 from mrsa_jax.privacy._hidden import among, hidden_among, hidden_among_trajectory
 from mrsa_jax.privacy._strong import strong_privacy
+from mrsa_jax.privacy.summary import what_never_changes
 from mrsa_watch._base.errors import POSITIVE, check_number, require
 from mrsa_watch._base.html import hidden_words
 from mrsa_watch._base.untrusted import printable
@@ -126,24 +127,15 @@ class Drifting:
     def lasting(self, log: ParticipationLog) -> np.ndarray:
         """Return among how many what lasts of each client's updates is hidden.
 
-        Client i sends sqrt(a) l_i + sqrt(1 - a) e_ir, with e fresh in each round. For l
-        the sums of all e are noise, of covariance (1 - a)/a (P P^T) between sums of one
-        round, and 0 between others. A score with which a server tests an attribute of a
-        client is of this form.
+        It counts as if it never changed: a score with which a server tests an attribute
+        of a client is of this form.
         """
         P = log.participation
-        ratio = (1.0 - self.share) / self.share
-        time = _times(log)
-        rows = P.astype(np.float64)
-        with np.errstate(over="ignore", invalid="ignore"):
-            if time[-1] == len(time) - 1:
-                noise = ratio * (rows**2).sum(axis=1)
-            else:
-                noise = ratio * np.where(np.equal.outer(time, time), rows @ rows.T, 0.0)
+        settings = what_never_changes(P, _times(log), self.share)
         # weights beyond the square root of the largest float
-        if not np.isfinite(noise).all():
+        if not np.isfinite(settings.get("noise", 0.0)).all():
             return np.where((P != 0).any(axis=0), np.nan, np.inf)
-        return np.asarray(hidden_among(P, noise=noise), np.float64)
+        return np.asarray(hidden_among(P, **settings), np.float64)
 
     def worst_over_rounds(self, log: ParticipationLog) -> np.ndarray:
         """Return among how many the worst update so far is hidden after each round."""

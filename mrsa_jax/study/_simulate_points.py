@@ -19,6 +19,7 @@ from mrsa_jax._core.status import Status
 from mrsa_jax.study import _build, _config, _trial
 from mrsa_jax.study._config import Config, SimulateConfig
 from mrsa_jax.study._history_variables import (
+    LASTING,
     UPDATES,
     history_values,
     history_variables,
@@ -94,7 +95,9 @@ def variables(
     simulated = dict(VARIABLES["simulated"])
     if all(config.protocol.is_plain for config in configs):
         del simulated["failed_rounds"]
-    return history_variables(("trial",), kept, drifts=drifts) | simulated
+    lasts = any(map(_lasts, configs))
+    ends = history_variables(("trial",), kept, drifts=drifts, lasts=lasts)
+    return ends | simulated
 
 
 def together(config: SimulateConfig, machine: Machine) -> int:
@@ -145,17 +148,29 @@ def run_points(
 def _updates(
     config: SimulateConfig, trials: Iterable[tuple[np.ndarray, np.ndarray]]
 ) -> dict[str, np.ndarray]:
-    """Return how many clients updates that drift are hidden among, [B, J].
+    """Return how many clients updates, and what lasts of them, are hidden among, [B, J].
 
     `trials` are the rows of their sums, and the round of each.
     """
     if config.memory is None:
         return {}
-    drift = config.rounds, config.memory, config.share
+    each = list(trials)
+    drift = config.memory, config.share
     paths = np.stack(
-        [_trial.hidden_updates(rows, rounds, *drift) for rows, rounds in trials]
+        [_trial.hidden_updates(*sums, config.rounds, *drift) for sums in each]
     )
-    return {name: paths[..., k] for k, name in enumerate(UPDATES)}
+    found = {name: paths[..., k] for k, name in enumerate(UPDATES)}
+    if _lasts(config):
+        paths = np.stack(
+            [_trial.hidden_lasting(*sums, config.rounds, config.share) for sums in each]
+        )
+        found |= {name: paths[..., k] for k, name in enumerate(LASTING)}
+    return found
+
+
+def _lasts(config: SimulateConfig) -> bool:
+    """Return whether a part of each update lasts, and the rest is fresh."""
+    return config.memory is not None and 0.0 < config.share < 1.0
 
 
 def _histories(

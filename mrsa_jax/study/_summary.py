@@ -87,6 +87,9 @@ class Row:
             any round equally well:, by that drift, or as the memory of a simulation
             says (the worst of all trials).
         update_hidden_median: The worst update of the median client, a mean over trials.
+        lasting_hidden_worst: The same of what never changes of the worst client's
+            updates; None without a lasting and a fresh part.
+        lasting_hidden_median: That of the median client, a mean over trials.
         update_mates_worst: Among at least how many mates alone hide the worst client's
             updates, by the drift that a training measured of each.
         update_mates_correlation: Measured correlation kappa of the updates of mates in
@@ -125,6 +128,8 @@ class Row:
     update_lasting: float | None = None
     update_hidden_worst: float | None = None
     update_hidden_median: float | None = None
+    lasting_hidden_worst: float | None = None
+    lasting_hidden_median: float | None = None
     update_mates_worst: float | None = None
     update_mates_correlation: float | None = None
     update_mates_cap: float | None = None
@@ -187,6 +192,8 @@ _MEANS = ("rank", "exposed_clients", "fairness_gap", "aggregation_cardinality")
 _OVER_TRIALS: dict[str, Callable[..., float]] = {
     "update_hidden_worst": np.min,
     "update_hidden_median": np.mean,
+    "lasting_hidden_worst": np.min,
+    "lasting_hidden_median": np.mean,
     "hidden_among_worst": np.min,
     "hidden_among_median": np.mean,
     "weak_lower": np.min,
@@ -421,6 +428,16 @@ def _drift_sentence(rows: tuple[Row, ...], after: str) -> str:
         after=after,
         bits=_ends([f"{row.bits_worst:.3g} under {row.scheme}" for row in measured]),
     )
+    constant = [row for row in rows if row.lasting_hidden_worst is not None]
+    constant.sort(key=lambda row: row.lasting_hidden_worst or 0.0)
+    if constant:
+        among = _ends(
+            [
+                f"{hidden_words(row.lasting_hidden_worst)} under {row.scheme}"
+                for row in constant
+            ]
+        )
+        text += f" What lasts of the worst client's updates is hidden among {among}."
     caps = [row for row in rows if (row.update_mates_cap or 0.0) > 1]
     if not caps:  # no client has mates
         return text
