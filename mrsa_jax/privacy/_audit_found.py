@@ -57,6 +57,7 @@ _NESTED = {
     "hidden_among": "hidden",
     "hidden_among_updates": "updates",
     "hidden_among_lasting": "lasting",
+    "hidden_among_resembling": "resembling",
     "noise": "noisy",
 }
 
@@ -135,6 +136,8 @@ class Audit:
             updates was given.
         lasting: The same of what lasts of each client's updates, where a share of them
             does.
+        resembling: Among how many clients are hidden from a server that knows the
+            covariance of their updates, where it was given.
         noisy: How well clients are distinguished beneath the noise that was given, if
             any.
         weak: Weak privacy with its certificate; indices count rows and columns of the
@@ -175,6 +178,7 @@ class Audit:
     hidden: Hidden | None = None
     updates: Hidden | None = None
     lasting: Hidden | None = None
+    resembling: Hidden | None = None
     noisy: Noisy | None = None
     group: UnweightedGroup | None = None
     group_clients: tuple[Hashable, ...] = ()
@@ -201,7 +205,7 @@ class Audit:
             ("weak T", weak_T),
             ("strong T", shown(self.strong)),
             ("worst hidden", self.worst_hidden),
-            *((hidden.rows[0], hidden.least_words) for hidden in self.of_drift),
+            *((hidden.rows[0], hidden.least_words) for hidden in self.others),
         ]
 
     @property
@@ -209,6 +213,12 @@ class Audit:
         """The values under the drift of updates: of one update, and of what lasts."""
         values = (self.updates, self.lasting)
         return tuple(hidden for hidden in values if hidden is not None)
+
+    @property
+    def others(self) -> tuple[Hidden, ...]:
+        """The values beside those of clients that are alike and never change."""
+        known = () if self.resembling is None else (self.resembling,)
+        return (*self.of_drift, *known)
 
     @property
     def worst_hidden(self) -> str:
@@ -327,9 +337,14 @@ class Audit:
     @property
     def gated(self) -> Hidden | None:
         """The values that a gate on `"hidden"` compares: the worst under the drift."""
-        if self.of_drift:
-            return min(self.of_drift, key=lambda hidden: hidden.least or 0.0)
-        return self.hidden
+        if self.hidden is None:
+            return None
+        return min(self._compared, key=lambda hidden: hidden.least or 0.0)
+
+    @property
+    def _compared(self) -> tuple[Hidden, ...]:
+        plain = () if self.of_drift or self.hidden is None else (self.hidden,)
+        return (*plain, *self.others)
 
     def _hidden_gate(self, target: float | int) -> Gate:
         check_number(target, "target", "must be a finite number of at least 1", 1.0)
@@ -339,9 +354,10 @@ class Audit:
             reason = f"{why}, so no client is known to be hidden"
             return Gate(target, "hidden", False, reason)
         passed, reason = hidden.gate(target)
-        for other in self.of_drift:
+        for other in self._compared:
             if other is not hidden:
-                reason += f"; {other.subject} {other.least_words}"
+                subject = other.subject or "of clients that are alike,"
+                reason += f"; {subject} {other.least_words}"
         return Gate(target, "hidden", passed, reason)
 
     def sentences(self) -> list[str]:
@@ -444,7 +460,7 @@ class Audit:
         if self.weak.error_bits is not None:
             exposed += f" Not proven at this effort: {self.weak.surety}."
         if self.hidden is not None:
-            values = (self.hidden, *self.of_drift)
+            values = (self.hidden, *self.others)
             return [exposed, *(hidden.sentence() for hidden in values)]
         if HIDDEN in self.pending:
             return [exposed]

@@ -72,6 +72,16 @@ _LASTING = _Wording(
 )
 
 
+_RESEMBLING = _Wording(
+    "the update with resemblance known",
+    "resemblance known, {} client",
+    "From a server that knows the covariance of clients' updates (an upper end of what "
+    "it may know), {}, they are hidden likewise",
+    "the median client",
+    _SIX_DIGITS,
+)
+
+
 @dataclasses.dataclass(frozen=True)
 @by_value
 class Drifting:
@@ -123,6 +133,16 @@ class Drifting:
             return {"memory": self.memory, "share": self.share}
         lags = np.abs(np.subtract.outer(time, time))
         return {"memory": np.where(lags == 0, 1.0, self.share * self.memory**lags)}
+
+    def settings_unlike(self, log: ParticipationLog) -> dict[str, Any]:
+        """Return the drift as `hidden_among` takes it with a covariance."""
+        time = _times(log)
+        if time[-1] == len(time) - 1:
+            return {"memory": self.memory, "share": self.share}
+        rule = "must be below 1 with a covariance, for several sums of a round"
+        require(self.memory < 1.0, "memory", rule, self.memory)
+        lags = np.abs(np.subtract.outer(time, time))
+        return {"memory": self.memory**lags, "share": self.share}
 
     def lasting(self, log: ParticipationLog) -> np.ndarray:
         """Return among how many what lasts of each client's updates is hidden.
@@ -206,6 +226,7 @@ class Hidden:
             distinguished.
         is_lasting: Whether it is of what lasts of a client's updates, not of the update
             of one round.
+        is_resembling: Whether the server knows the covariance of clients' updates.
     """
 
     values: np.ndarray = dataclasses.field(compare=False, repr=False)
@@ -216,6 +237,7 @@ class Hidden:
     drifting: Drifting | None = None
     at_least: int = 1
     is_lasting: bool = False
+    is_resembling: bool = False
 
     @staticmethod
     def of_lasting(log: ParticipationLog, drifting: Drifting) -> Hidden:
@@ -223,6 +245,26 @@ class Hidden:
         hidden = Hidden.saying(drifting.lasting(log), log.clients, (), drifting)
         at_least = strong_privacy(log.participation) or 1
         return dataclasses.replace(hidden, is_lasting=True, at_least=at_least)
+
+    @staticmethod
+    def of_resembling(
+        log: ParticipationLog, drifting: Drifting | None, covariance: Any
+    ) -> Hidden:
+        """Return the report on clients whose covariance the server knows.
+
+        Raises:
+            ConfigurationError: If the covariance is none of the log's clients, or the
+                log is too large.
+        """
+        P = log.participation
+        rule = "must be of a log that takes at most a minute"
+        require(is_feasible(P, drifting), "covariance", rule, P.shape)
+        settings = {} if drifting is None else drifting.settings_unlike(log)
+        values = np.asarray(hidden_among(P, covariance=covariance, **settings))
+        exposed = np.flatnonzero(values == 1.0).tolist()
+        hidden = Hidden.saying(values, log.clients, exposed, drifting)
+        # mates that are not alike may be distinguished: T says nothing of them
+        return dataclasses.replace(hidden, is_resembling=True)
 
     @staticmethod
     def of(
@@ -271,6 +313,8 @@ class Hidden:
 
     @property
     def _wording(self) -> _Wording:
+        if self.is_resembling:
+            return _RESEMBLING
         if self.drifting is None:
             return _UNCHANGING
         return _LASTING if self.is_lasting else _ONE_ROUND
@@ -280,6 +324,9 @@ class Hidden:
         """The condition on updates under which the values hold."""
         if self.drifting is None:
             return "if updates never changed"
+        if self.is_resembling:
+            alike = "clients are alike"
+            return self.drifting.words().replace(alike, "resemblance is known")
         if not self.is_lasting:
             return self.drifting.words()
         share = f"share {self.drifting.share:.3g}"
@@ -304,7 +351,7 @@ class Hidden:
         """Return the values in words."""
         words = self._wording
         opening = words.opening.format(self.condition)
-        if self.median is None and self.drifting is None:
+        if self.median is None and words is _UNCHANGING:
             return f"Among how many clients each other is hidden {words.unknown}."
         if self.median is None:
             return f"{opening} among a number that {words.unknown}."

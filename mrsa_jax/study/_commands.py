@@ -154,6 +154,11 @@ class AuditConfig(DriftSettings, LogSettings):
     """Folder of mrsa-jax train or demo, which measured memory and share. Default:
     --memory and --share."""
 
+    covariance: flags.File = None
+    """Covariance of clients' updates, N x N, as NPY or CSV: also report how well each
+    is hidden from a server that knows it. Its order is that of the log's clients, or of
+    the names in the first line of a CSV. Default: clients count as alike."""
+
     noise_multiplier: Annotated[float | None, flags.IS_POSITIVE, flags.shown("Z")] = (
         None
     )
@@ -227,6 +232,9 @@ def check_audit(config: AuditConfig) -> None:
     is_known = config.counts_shares or not config.colluding
     require(is_known, "colluding", rule, config.colluding)
     config.check_drift()
+    rule = "must not be set with coalition"
+    is_alone = config.covariance is None or not config.coalition
+    require(is_alone, "covariance", rule, str(config.covariance))
     both = config.memory is not None and config.drift is not None
     require(not both, "drift", "must not be set with memory", str(config.drift))
     for name in ("recipe_file", "certificate"):

@@ -362,7 +362,7 @@ def _hidden_rows(audit: Audit) -> list[tuple[str, str, str]]:
     if audit.hidden is None:
         return [("worst client hidden", audit.worst_hidden, "float64")]
     rows = []
-    for hidden in (audit.hidden, *audit.of_drift):
+    for hidden in (audit.hidden, *audit.others):
         worst, median = hidden.rows
         sure = f"float64, {hidden.condition}"
         rows.append((worst, hidden.least_words, sure))

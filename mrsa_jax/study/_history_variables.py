@@ -22,7 +22,7 @@ from mrsa_jax.study._runner import DETAILS, TRAJECTORIES, VARIABLES, Variable
 UPDATES = ("update_hidden_worst", "update_hidden_median")
 """Variables that exist if updates are assumed to drift."""
 LASTING = ("lasting_hidden_worst", "lasting_hidden_median")
-"""Variables that exist if part of an update is assumed to last, and part to be fresh."""
+"""Variables that exist if a part of each update lasts, and the rest is fresh."""
 _AT_END = VARIABLES["history"]
 _AFTER_EACH_ROUND = (
     "strong_privacy",

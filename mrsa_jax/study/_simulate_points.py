@@ -148,9 +148,10 @@ def run_points(
 def _updates(
     config: SimulateConfig, trials: Iterable[tuple[np.ndarray, np.ndarray]]
 ) -> dict[str, np.ndarray]:
-    """Return how many clients updates, and what lasts of them, are hidden among, [B, J].
+    """Return how many clients updates that drift are hidden among, [B, J].
 
-    `trials` are the rows of their sums, and the round of each.
+    `trials` are the rows of their sums, and the round of each. The same of what lasts
+    of updates, if a part of them does.
     """
     if config.memory is None:
         return {}

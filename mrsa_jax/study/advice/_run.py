@@ -247,9 +247,9 @@ def advise(
         **settings: Others of `AdviseConfig`, among them `log`, a file of any format
             that `privacy.read_log` reads, in which all of the above are measured;
             `loss_rate`, the chance to be lost inside a round; `want_privacy`,
-            `want_hidden`, `min_cardinality`; `max_auc` or `max_advantage` of any test of a
-            property that a fraction `prevalence` of the clients has, which give the
-            least T of blocks that meets them (`privacy.attribute_bound`).
+            `want_hidden`, `min_cardinality`; `max_auc` or `max_advantage` of any test
+            of a property that a fraction `prevalence` of the clients has, which give
+            the least T of blocks that meets them (`privacy.attribute_bound`).
 
     Returns:
         What each scheme gives and which to take: printable, a table in notebooks, with
