@@ -216,7 +216,7 @@ class Audit:
 
     @property
     def others(self) -> tuple[Hidden, ...]:
-        """The values beside those of clients that are alike and never change."""
+        """The values besides those of clients that are alike and never change."""
         known = () if self.resembling is None else (self.resembling,)
         return (*self.of_drift, *known)
 

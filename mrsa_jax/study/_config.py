@@ -67,7 +67,7 @@ class DriftSettings(Shown):
     """
     share: Annotated[float, IS_CHANCE, shown("A")] = 1.0
     """Fraction of an update's variance that lasts, with --memory; the rest is fresh in
-    each round. Below 1, an audit also reports the lasting part of a client's updates.
+    each round. Below 1, the part that lasts is reported as well.
     """
 
     def check_drift(self) -> None:
