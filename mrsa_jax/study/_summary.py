@@ -90,6 +90,9 @@ class Row:
         lasting_hidden_worst: The same of what never changes of the worst client's
             updates; None without a lasting and a fresh part.
         lasting_hidden_median: That of the median client, a mean over trials.
+        determined_share: Share of the clients whose whole-number value the sums
+            determine, a mean over the trials with values; None without values.
+        undecided_share: Share on whose value the budget ran out.
         update_mates_worst: Among at least how many mates alone hide the worst client's
             updates, by the drift that a training measured of each.
         update_mates_correlation: Measured correlation kappa of the updates of mates in
@@ -130,6 +133,8 @@ class Row:
     update_hidden_median: float | None = None
     lasting_hidden_worst: float | None = None
     lasting_hidden_median: float | None = None
+    determined_share: float | None = None
+    undecided_share: float | None = None
     update_mates_worst: float | None = None
     update_mates_correlation: float | None = None
     update_mates_cap: float | None = None
@@ -206,6 +211,7 @@ _LATEST = (
     "update_spread", "update_memory", "update_lasting", "update_mates_worst",
     "update_mates_correlation", "update_mates_cap", "bits_worst", "bits_median",
 )  # fmt: skip
+_OF_VALUES = ("determined_share", "undecided_share")
 _QUANTILES = {
     "reconstruction_error": 0.5,
     "reconstruction_tenth": 0.1,
@@ -236,6 +242,7 @@ def _row(scheme: xr.Dataset) -> Row:
         **{name: _latest(scheme, name) for name in _LATEST},
         **{name: _last(last, name, over) for name, over in _OVER_TRIALS.items()},
         **_errors_of_attack(scheme),
+        **{name: _mean_of_some(scheme, name) for name in _OF_VALUES},
         **_uploads(scheme),
         **_epsilons(scheme),
     }
@@ -277,6 +284,12 @@ def _last(last: xr.Dataset, name: str, over_trials: Callable[..., float]) -> _Nu
         return None
     value = float(over_trials(values[is_known]))
     return int(value) if name in _WHOLE else value
+
+
+def _mean_of_some(scheme: xr.Dataset, name: str) -> _Number:
+    """Return the mean over the trials that have a quantity; None if none has it."""
+    values = np.asarray(scheme.get(name, np.nan), np.float64)
+    return float(np.nanmean(values)) if np.isfinite(values).any() else None
 
 
 def _errors_of_attack(scheme: xr.Dataset) -> dict[str, _Number]:
