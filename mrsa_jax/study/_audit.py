@@ -22,6 +22,7 @@ from mrsa_jax.study._files import write_json
 from mrsa_jax.study._findings import AuditFindings, first_rows, shares_of
 from mrsa_jax.study._plots import audit_charts, save_charts
 from mrsa_jax.study._progress import Progress, note, stages
+from mrsa_jax.study._values import values_of
 from mrsa_watch._base.errors import ConfigurationError, require
 from mrsa_watch._base.files import write_whole
 from mrsa_watch._base.untrusted import cell, start_of
@@ -64,6 +65,7 @@ def save_audit(folder: StudyFolder, findings: AuditFindings) -> None:
         ],
         **findings.verdicts,
         "shares": findings.shares,
+        "values": findings.values,
         "findings": audit.to_dict(),
     }
     write_json(folder.path / "audit.json", content)
@@ -150,6 +152,7 @@ def run(config: AuditConfig, progress: Progress) -> AuditFindings:
     log = privacy.read_log(config.file, memory_bytes=memory_bytes, **config.columns)
     note(progress, _memory(log))
     shares = shares_of(config, log)
+    values = values_of(config, log)
     audit = _audit(config, log, progress)
     demands: Any = (
         (config.fail_below, config.definition),
@@ -158,7 +161,7 @@ def run(config: AuditConfig, progress: Progress) -> AuditFindings:
     gates = tuple(
         audit.gate(least, what) for least, what in demands if least is not None
     )
-    return AuditFindings(config.file, log, audit, gates, shares)
+    return AuditFindings(config.file, log, audit, gates, shares, values)
 
 
 def run_and_save(

@@ -191,6 +191,15 @@ class AuditConfig(DriftSettings, LogSettings):
     """Also report mu and epsilon if the others' updates are Gaussian with this standard
     deviation: no guarantee. Default: not reported."""
 
+    values: Annotated[str | None, flags.shown("LOW:HIGH")] = None
+    """With --sums: clients' values are whole numbers in this range that stay the same
+    over the rounds, such as 0:1. Report whose value the sums determine. --effort sets
+    the budget. Default: not reported."""
+
+    sums: flags.File = None
+    """The sums of the log's rounds: NPY, CSV or JSON Lines, with the columns or keys
+    round and sum, or one sum per row of the log. Default: no sums."""
+
     recipe_file: flags.File = None
     """Write the whole combination of sums that exposes a client to this file, as CSV;
     rounds without names are counted from 1. Default: not written."""
@@ -235,6 +244,7 @@ def check_audit(config: AuditConfig) -> None:
     rule = "must not be set with coalition"
     is_alone = config.covariance is None or not config.coalition
     require(is_alone, "covariance", rule, str(config.covariance))
+    _check_values(config)
     both = config.memory is not None and config.drift is not None
     require(not both, "drift", "must not be set with memory", str(config.drift))
     for name in ("recipe_file", "certificate"):
@@ -242,6 +252,23 @@ def check_audit(config: AuditConfig) -> None:
         has_folder = path is None or path.parent.is_dir()
         require(has_folder, name, "must lie in an existing folder", str(path))
     _check_log(config, config.file)
+
+
+def _check_values(config: AuditConfig) -> None:
+    """Check the range of whole-number values, which sums are needed for."""
+    for name, other in (("values", "sums"), ("sums", "values")):
+        is_alone = getattr(config, name) is not None and getattr(config, other) is None
+        rule = f"must be used together with {other}"
+        require(not is_alone, name, rule, getattr(config, name))
+    if config.values is None:
+        return
+    low, _, high = config.values.partition(":")
+    is_range = all(end.removeprefix("-").isdecimal() for end in (low, high))
+    is_range = is_range and int(low) < int(high)
+    rule = "must be a range LOW:HIGH of whole numbers, such as 0:1"
+    require(is_range, "values", rule, config.values)
+    rule = "must not be set with coalition, whose values are unknown here"
+    require(not config.coalition, "values", rule, config.values)
 
 
 _MOST_CLIENTS = 10**6  # closed forms pass over the blocks one by one

@@ -314,11 +314,8 @@ def _found(
     labels = [scheme.label for scheme in schemes]
     axes = coordinates(labels, config.rounds, config.population.num_clients)
     about = VARIABLES["simulated"]
-    determined = {
-        name: about[name]
-        for name in ("determined_share", "undecided_share")
-        if name in points[0]
-    }
+    names: tuple[str, ...] = ("determined_share", "undecided_share")
+    determined = {name: about[name] for name in names if name in points[0]}
     return xr.Dataset(
         known_before(config, schemes, *online)
         | study_variables(points, "trial")
