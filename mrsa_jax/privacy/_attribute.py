@@ -195,7 +195,8 @@ def smallest_target(
         T without colluders, or None if it exceeds `most`.
 
     Examples:
-        >>> [smallest_target(max_auc=auc) for auc in (0.75, 0.7, 0.6)]
+        >>> import mrsa_jax as mj
+        >>> [mj.privacy.smallest_target(max_auc=auc) for auc in (0.75, 0.7, 0.6)]
         [5, 8, 32]
     """
 
