@@ -1023,6 +1023,7 @@ NO_ARRAYS = {
         ClipRule LIKELIEST_WRAP MOST_CLIENTS Quantizer RingNoise lattice
     """,
     "privacy": """
+        bound_in_words smallest_target
         AttributeBound Audit CollusionRisk Determined DeterminedRate
         Distinguishability Gate ParticipationLog
         Recipe certificate read_log

@@ -17,9 +17,10 @@ from typing import Any
 import numpy as np
 from jax.typing import ArrayLike
 
+from mrsa_jax.hetero._layout import SegmentLayout
 from mrsa_jax.hetero._privacy_search import most_learned
 from mrsa_jax.hetero._segments import blocks_of, check_scheme, segment_matrix
-from mrsa_watch._base.errors import check_integer
+from mrsa_watch._base.errors import check_integer, check_number
 
 # The law of HC was compared with the search for every T up to here.
 _CHECKED_GROUPS = 64
@@ -39,6 +40,10 @@ class PrivacyReport:
             group.
         learned: The segments of the sum over S that the server learns, ascending.
         num_segments: Rows of the matrix.
+        two_level_sums: Segment, number of clients and rate of each sum of codes of two
+            levels, where a layout was given. A sum of n such codes that is 0 or n
+            reveals all of them; the rate is the probability of that, for one coordinate
+            in one round.
     """
 
     level: Fraction
@@ -46,6 +51,7 @@ class PrivacyReport:
     groups: tuple[int, ...]
     learned: tuple[int, ...]
     num_segments: int
+    two_level_sums: tuple[tuple[int, int, float], ...] = ()
 
     @property
     def certified(self) -> bool:
@@ -89,14 +95,19 @@ def privacy_level(matrix: ArrayLike | Sequence[Any]) -> float:
 
 
 def privacy_report(
-    matrix: ArrayLike | Sequence[Any], *, budget: int | np.integer | None = None
+    matrix: ArrayLike | Sequence[Any] | SegmentLayout,
+    *,
+    budget: int | np.integer | None = None,
+    chance: float = 0.5,
 ) -> PrivacyReport:
     """Return the privacy level of a matrix with a union of groups that attains it.
 
     Args:
-        matrix: int[segments, groups].
+        matrix: int[segments, groups]; or a layout, whose levels and clients count too.
         budget: Largest number of steps of the search, at least 0; each takes about 0.1
             to 1 ms. No limit if None.
+        chance: Probability that a code of two levels is the upper one, for the rates of
+            such sums. Codes are independent, and alike; 1/2 gives the least rate.
 
     Returns:
         The report: `level`, the `groups` of the union and the segments that it reveals
@@ -104,17 +115,25 @@ def privacy_report(
         sides.
 
     Raises:
-        ConfigurationError: If the matrix is none or the budget negative.
+        ConfigurationError: If the matrix is none, the budget negative or the chance
+            outside [0, 1].
 
     Examples:
         >>> import mrsa_jax as mj
         >>> report = mj.hetero.privacy_report(mj.hetero.segment_matrix("mc", 6))
         >>> report.groups, report.learned, report.certified  # segments 1, 3, 5 of groups 0, 2, 4
         ((0, 2, 4), (1, 3, 5), True)
+        >>> layout = mj.hetero.segment_layout("sc", [[0, 1], [2, 3]], [2, 4], 8)
+        >>> mj.hetero.privacy_report(layout).two_level_sums  # 2 / 2^4
+        ((0, 4, 0.125), (1, 4, 0.125))
 
     Source: HeteroSAg, Section II-B; the definition ranges over sets of users, and a
     union of blocks is one of groups.
     """
+    if isinstance(matrix, SegmentLayout):
+        report = privacy_report(np.asarray(matrix.matrix), budget=budget)
+        sums = _two_level_sums(matrix, chance)
+        return dataclasses.replace(report, two_level_sums=sums)
     rows = blocks_of(matrix)
     num_groups = sum(len(block) for block in rows[0])
     steps = None if budget is None else check_integer(budget, "budget", 0)
@@ -132,6 +151,22 @@ def privacy_report(
         1 - Fraction(count, len(rows)) for count in (search.learned, search.bound)
     )
     return PrivacyReport(level, guaranteed, groups, learned, len(rows))
+
+
+def _two_level_sums(
+    layout: SegmentLayout, chance: float
+) -> tuple[tuple[int, int, float], ...]:
+    upper = check_number(chance, "chance", "must lie in [0, 1]", 0.0, 1.0)
+    return tuple(
+        (
+            block.segment,
+            count,
+            upper**count + (1 - upper) ** count if count > 1 else 1.0,
+        )
+        for block in layout.blocks
+        if block.num_levels == 2
+        for count in [len(block.members)]
+    )
 
 
 def claimed_privacy_level(

@@ -3,6 +3,8 @@ from mrsa_watch import ParticipationLog as ParticipationLog, read_log as read_lo
 from ._attribute import (
     AttributeBound as AttributeBound,
     attribute_bound as attribute_bound,
+    bound_in_words as bound_in_words,
+    smallest_target as smallest_target,
 )
 from ._audit import audit as audit, audit_steps as audit_steps
 from ._audit_found import Audit as Audit, Gate as Gate

@@ -13,6 +13,7 @@ B ~ Bin(m - 1, q) the number of other mates with it, z_k = P(B = k).
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from typing import Any
 
 import jax
@@ -194,7 +195,8 @@ def smallest_target(
         T without colluders, or None if it exceeds `most`.
 
     Examples:
-        >>> [smallest_target(max_auc=auc) for auc in (0.75, 0.7, 0.6)]
+        >>> import mrsa_jax as mj
+        >>> [mj.privacy.smallest_target(max_auc=auc) for auc in (0.75, 0.7, 0.6)]
         [5, 8, 32]
     """
 
@@ -215,19 +217,45 @@ def smallest_target(
     return high
 
 
-def bound_in_words(privacy_target: int, colluders: int = 0) -> str:
+def bound_in_words(
+    targets: int | Mapping[str, int], colluders: int = 0, prevalence: float = 0.5
+) -> str:
     """State the bound of a block with its conditions and its limit in one sentence.
 
+    Args:
+        targets: T, the size of the block; or that of several schemes by their names.
+        colluders: c, the mates who tell the server their data.
+        prevalence: q of the AUC that is stated.
+
+    Raises:
+        ConfigurationError: As `attribute_bound`.
+
     Examples:
-        >>> bound_in_words(4).split(", ")[0]
+        >>> import mrsa_jax as mj
+        >>> mj.privacy.bound_in_words(4).split(", ")[0]
         'no test of what one of them is does better than AUC .773'
     """
-    half = attribute_bound(privacy_target, colluders=colluders)
-    rare = attribute_bound(privacy_target, _RARE, colluders)
-    detected = f"{rare.true_positive_rate(_FEW_ALARMS):.2f}".removeprefix("0")
-    area = f"{half.auc:.3f}".removeprefix("0")
+    schemes = targets if isinstance(targets, Mapping) else {"": targets}
+    areas = {}
+    detected = {}
+    for name, target in schemes.items():
+        area = attribute_bound(target, prevalence, colluders).auc
+        rare = attribute_bound(target, _RARE, colluders)
+        areas[name] = f"{area:.3f}"
+        detected[name] = f"{rare.true_positive_rate(_FEW_ALARMS):.2f}"
+    held = "half" if prevalence == 0.5 else f"{100 * prevalence:.3g} %"
     return (
-        f"no test of what one of them is does better than AUC {area}, after any number "
-        "of rounds, if mates are alike in advance and all get one model; a property "
-        f"that one client in a hundred has stays visible (TPR {detected} at FPR .01)"
+        f"no test of what one of them is does better than AUC {_by_scheme(areas)}, "
+        "after any number of rounds, if mates always take part together, are alike in "
+        f"advance and all get one model, and {held} of the clients are so; a property "
+        "that one client in a hundred has stays visible "
+        f"(TPR {_by_scheme(detected)} at FPR .01)"
+    )
+
+
+def _by_scheme(rates: Mapping[str, str]) -> str:
+    """Join rates, each with the name of its scheme if there are several."""
+    return " and ".join(
+        rate.removeprefix("0") + (f" under {name}" if name else "")
+        for name, rate in rates.items()
     )

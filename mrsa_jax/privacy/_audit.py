@@ -52,6 +52,7 @@ def audit(
     spread: float | int | None = None,
     memory: float | int | None = None,
     share: float | int = 1.0,
+    covariance: Any = None,
 ) -> Audit:
     """Audit what a participation history leaks, with the names of its log.
 
@@ -85,6 +86,9 @@ def audit(
         share: Of an update's variance that has this memory; the rest is fresh in each
             round. Below 1, among how many what lasts of a client's updates is hidden is
             reported as well.
+        covariance: C [clients, clients] of clients' updates, in the order of the log's
+            clients: among how many each is hidden from a server that knows C is then
+            reported too (`hidden_among`).
 
     Returns:
         The findings.
@@ -93,7 +97,8 @@ def audit(
         ConfigurationError: If an entry is a fraction, negative or NaN, or P has not two
             axes or an empty one; if `noise_multiplier`, `clip`, `spread` or `delta` is
             not positive and finite, delta is not below 1, or one of them lacks what it
-            needs; if `memory` or `share` is out of range.
+            needs; if `memory` or `share` is out of range; if `covariance` is none
+            of the log's clients, or set with a coalition or for several parts.
 
     Examples:
         >>> import mrsa_jax as mj
@@ -123,6 +128,7 @@ def audit(
         spread=spread,
         memory=memory,
         share=share,
+        covariance=covariance,
     )
     return last
 
@@ -139,6 +145,7 @@ def audit_steps(
     spread: float | int | None = None,
     memory: float | int | None = None,
     share: float | int = 1.0,
+    covariance: Any = None,
 ) -> Iterator[Audit]:
     """Audit step by step: yield the findings each time there are more, cheapest first.
 
@@ -158,6 +165,7 @@ def audit_steps(
         spread: As for `audit`.
         memory: As for `audit`.
         share: As for `audit`.
+        covariance: As for `audit`.
 
     Yields:
         The findings so far.
@@ -184,8 +192,16 @@ def audit_steps(
     parts = [
         part for part in Part.all_of(whole) if not set(part.log.clients) <= set(names)
     ]
+    resembling = None
+    if covariance is not None:
+        is_plain = not parts and not names
+        rule = "must not be set with a coalition or for several parts of the vector"
+        require(is_plain, "covariance", rule, names)
+        if log.participation.any():
+            resembling = Hidden.of_resembling(log, drifting, covariance)
     if not parts:
-        yield from _steps(log, names, effort, report, noise, drifting)
+        for step in _steps(log, names, effort, report, noise, drifting):
+            yield dataclasses.replace(step, resembling=resembling)
         return
     rule = "must not be set for a log of several parts of the vector"
     require(len(parts) < 2 or spread is None, "spread", rule, spread)

@@ -14,6 +14,7 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
+from mrsa_jax.privacy._attribute import attribute_bound, bound_in_words
 from mrsa_jax.privacy._audit_hidden import Hidden, Noisy, plain, plain_names
 from mrsa_jax.privacy._audit_rounds import OverRounds, Part, over_parts, over_rounds
 from mrsa_jax.privacy._clients import clients_of
@@ -56,6 +57,7 @@ _NESTED = {
     "hidden_among": "hidden",
     "hidden_among_updates": "updates",
     "hidden_among_lasting": "lasting",
+    "hidden_among_resembling": "resembling",
     "noise": "noisy",
 }
 
@@ -134,6 +136,8 @@ class Audit:
             updates was given.
         lasting: The same of what lasts of each client's updates, where a share of them
             does.
+        resembling: Among how many clients are hidden from a server that knows the
+            covariance of their updates, where it was given.
         noisy: How well clients are distinguished beneath the noise that was given, if
             any.
         weak: Weak privacy with its certificate; indices count rows and columns of the
@@ -174,6 +178,7 @@ class Audit:
     hidden: Hidden | None = None
     updates: Hidden | None = None
     lasting: Hidden | None = None
+    resembling: Hidden | None = None
     noisy: Noisy | None = None
     group: UnweightedGroup | None = None
     group_clients: tuple[Hashable, ...] = ()
@@ -200,7 +205,7 @@ class Audit:
             ("weak T", weak_T),
             ("strong T", shown(self.strong)),
             ("worst hidden", self.worst_hidden),
-            *((hidden.rows[0], hidden.least_words) for hidden in self.of_drift),
+            *((hidden.rows[0], hidden.least_words) for hidden in self.others),
         ]
 
     @property
@@ -208,6 +213,12 @@ class Audit:
         """The values under the drift of updates: of one update, and of what lasts."""
         values = (self.updates, self.lasting)
         return tuple(hidden for hidden in values if hidden is not None)
+
+    @property
+    def others(self) -> tuple[Hidden, ...]:
+        """The values besides those of clients that are alike and never change."""
+        known = () if self.resembling is None else (self.resembling,)
+        return (*self.of_drift, *known)
 
     @property
     def worst_hidden(self) -> str:
@@ -326,9 +337,14 @@ class Audit:
     @property
     def gated(self) -> Hidden | None:
         """The values that a gate on `"hidden"` compares: the worst under the drift."""
-        if self.of_drift:
-            return min(self.of_drift, key=lambda hidden: hidden.least or 0.0)
-        return self.hidden
+        if self.hidden is None:
+            return None
+        return min(self._compared, key=lambda hidden: hidden.least or 0.0)
+
+    @property
+    def _compared(self) -> tuple[Hidden, ...]:
+        plain = () if self.of_drift or self.hidden is None else (self.hidden,)
+        return (*plain, *self.others)
 
     def _hidden_gate(self, target: float | int) -> Gate:
         check_number(target, "target", "must be a finite number of at least 1", 1.0)
@@ -338,9 +354,10 @@ class Audit:
             reason = f"{why}, so no client is known to be hidden"
             return Gate(target, "hidden", False, reason)
         passed, reason = hidden.gate(target)
-        for other in self.of_drift:
+        for other in self._compared:
             if other is not hidden:
-                reason += f"; {other.subject} {other.least_words}"
+                subject = other.subject or "of clients that are alike,"
+                reason += f"; {subject} {other.least_words}"
         return Gate(target, "hidden", passed, reason)
 
     def sentences(self) -> list[str]:
@@ -358,6 +375,7 @@ class Audit:
             *(joining.text for joining in self.joining),
             *self._plain_sum(),
             f"Strong T is {self.strong}: {_strong_meaning(self.strong or 1)}.",
+            *self._bound(),
             *(self.noisy.sentences() if self.noisy is not None else []),
             *([] if self.hidden is None else [_ALIKE]),
             KNOWN_RANGE,
@@ -442,7 +460,7 @@ class Audit:
         if self.weak.error_bits is not None:
             exposed += f" Not proven at this effort: {self.weak.surety}."
         if self.hidden is not None:
-            values = (self.hidden, *self.of_drift)
+            values = (self.hidden, *self.others)
             return [exposed, *(hidden.sentence() for hidden in values)]
         if HIDDEN in self.pending:
             return [exposed]
@@ -461,6 +479,22 @@ class Audit:
             f"{_clients(group.upper)} ({certainty}): "
             f"{join_names('client', self.group_clients)}."
         ]
+
+    @property
+    def mates(self) -> int | None:
+        """T of the bound on tests of what a client is; None if there is no bound.
+
+        Sums of several parts of the vector may part clients that each part keeps
+        together.
+        """
+        is_whole = len(self.parts) < 2 and (self.strong or 1) > 1
+        return self.strong if is_whole else None
+
+    def _bound(self) -> list[str]:
+        if self.mates is None:
+            return []
+        which = f"Of {self.mates} clients that are in exactly the same sums"
+        return [f"{which}, {bound_in_words(self.mates)}."]
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything as plain values for JSON, large integers as text."""
@@ -497,6 +531,13 @@ class Audit:
             "witness": [digits(value) for value in self.group.witness],
         }
         report["strong_privacy"] = self.strong
+        report["attribute_bound"] = None
+        if self.mates is not None:
+            report["attribute_bound"] = {
+                **_fields(attribute_bound(self.mates), "auc", "advantage"),
+                "prevalence": 0.5,
+                "condition": self._bound()[0],
+            }
         report["recipe"] = recipe and {
             "text": recipe.text(),
             "rounds": _terms("round", recipe.printed_rounds),

@@ -13,6 +13,7 @@ from mrsa_jax.privacy._coalitions import as_history
 from mrsa_jax.privacy._distinguish import Distinguishability, distinguishability
 from mrsa_jax.privacy._hidden import among, hidden_among, hidden_among_trajectory
 from mrsa_jax.privacy._strong import strong_privacy
+from mrsa_jax.privacy.summary import what_never_changes
 from mrsa_watch._base.errors import POSITIVE, check_number, require
 from mrsa_watch._base.html import hidden_words
 from mrsa_watch._base.untrusted import printable
@@ -71,6 +72,16 @@ _LASTING = _Wording(
 )
 
 
+_RESEMBLING = _Wording(
+    "the update with resemblance known",
+    "resemblance known, {} client",
+    "From a server that knows the covariance of clients' updates (an upper end of what "
+    "it may know), {}, they are hidden likewise",
+    "the median client",
+    _SIX_DIGITS,
+)
+
+
 @dataclasses.dataclass(frozen=True)
 @by_value
 class Drifting:
@@ -123,27 +134,28 @@ class Drifting:
         lags = np.abs(np.subtract.outer(time, time))
         return {"memory": np.where(lags == 0, 1.0, self.share * self.memory**lags)}
 
+    def settings_unlike(self, log: ParticipationLog) -> dict[str, Any]:
+        """Return the drift as `hidden_among` takes it with a covariance."""
+        time = _times(log)
+        if time[-1] == len(time) - 1:
+            return {"memory": self.memory, "share": self.share}
+        rule = "must be below 1 with a covariance, for several sums of a round"
+        require(self.memory < 1.0, "memory", rule, self.memory)
+        lags = np.abs(np.subtract.outer(time, time))
+        return {"memory": self.memory**lags, "share": self.share}
+
     def lasting(self, log: ParticipationLog) -> np.ndarray:
         """Return among how many what lasts of each client's updates is hidden.
 
-        Client i sends sqrt(a) l_i + sqrt(1 - a) e_ir, with e fresh in each round. For l
-        the sums of all e are noise, of covariance (1 - a)/a (P P^T) between sums of one
-        round, and 0 between others. A score with which a server tests an attribute of a
-        client is of this form.
+        It counts as if it never changed: a score with which a server tests an attribute
+        of a client is of this form.
         """
         P = log.participation
-        ratio = (1.0 - self.share) / self.share
-        time = _times(log)
-        rows = P.astype(np.float64)
-        with np.errstate(over="ignore", invalid="ignore"):
-            if time[-1] == len(time) - 1:
-                noise = ratio * (rows**2).sum(axis=1)
-            else:
-                noise = ratio * np.where(np.equal.outer(time, time), rows @ rows.T, 0.0)
+        settings = what_never_changes(P, _times(log), self.share)
         # weights beyond the square root of the largest float
-        if not np.isfinite(noise).all():
+        if not np.isfinite(settings.get("noise", 0.0)).all():
             return np.where((P != 0).any(axis=0), np.nan, np.inf)
-        return np.asarray(hidden_among(P, noise=noise), np.float64)
+        return np.asarray(hidden_among(P, **settings), np.float64)
 
     def worst_over_rounds(self, log: ParticipationLog) -> np.ndarray:
         """Return among how many the worst update so far is hidden after each round."""
@@ -214,6 +226,7 @@ class Hidden:
             distinguished.
         is_lasting: Whether it is of what lasts of a client's updates, not of the update
             of one round.
+        is_resembling: Whether the server knows the covariance of clients' updates.
     """
 
     values: np.ndarray = dataclasses.field(compare=False, repr=False)
@@ -224,6 +237,7 @@ class Hidden:
     drifting: Drifting | None = None
     at_least: int = 1
     is_lasting: bool = False
+    is_resembling: bool = False
 
     @staticmethod
     def of_lasting(log: ParticipationLog, drifting: Drifting) -> Hidden:
@@ -231,6 +245,26 @@ class Hidden:
         hidden = Hidden.saying(drifting.lasting(log), log.clients, (), drifting)
         at_least = strong_privacy(log.participation) or 1
         return dataclasses.replace(hidden, is_lasting=True, at_least=at_least)
+
+    @staticmethod
+    def of_resembling(
+        log: ParticipationLog, drifting: Drifting | None, covariance: Any
+    ) -> Hidden:
+        """Return the report on clients whose covariance the server knows.
+
+        Raises:
+            ConfigurationError: If the covariance is none of the log's clients, or the
+                log is too large.
+        """
+        P = log.participation
+        rule = "must be of a log that takes at most a minute"
+        require(is_feasible(P, drifting), "covariance", rule, P.shape)
+        settings = {} if drifting is None else drifting.settings_unlike(log)
+        values = np.asarray(hidden_among(P, covariance=covariance, **settings))
+        exposed = np.flatnonzero(values == 1.0).tolist()
+        hidden = Hidden.saying(values, log.clients, exposed, drifting)
+        # mates that are not alike may be distinguished: T says nothing of them
+        return dataclasses.replace(hidden, is_resembling=True)
 
     @staticmethod
     def of(
@@ -279,6 +313,8 @@ class Hidden:
 
     @property
     def _wording(self) -> _Wording:
+        if self.is_resembling:
+            return _RESEMBLING
         if self.drifting is None:
             return _UNCHANGING
         return _LASTING if self.is_lasting else _ONE_ROUND
@@ -288,6 +324,9 @@ class Hidden:
         """The condition on updates under which the values hold."""
         if self.drifting is None:
             return "if updates never changed"
+        if self.is_resembling:
+            alike = "clients are alike"
+            return self.drifting.words().replace(alike, "resemblance is known")
         if not self.is_lasting:
             return self.drifting.words()
         share = f"share {self.drifting.share:.3g}"
@@ -312,7 +351,7 @@ class Hidden:
         """Return the values in words."""
         words = self._wording
         opening = words.opening.format(self.condition)
-        if self.median is None and self.drifting is None:
+        if self.median is None and words is _UNCHANGING:
             return f"Among how many clients each other is hidden {words.unknown}."
         if self.median is None:
             return f"{opening} among a number that {words.unknown}."

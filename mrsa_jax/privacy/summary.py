@@ -47,6 +47,27 @@ _WIDE = 1.1
 _MOST_FOLLOWED = 2**16
 
 
+def what_never_changes(P: np.ndarray, time: np.ndarray, share: float) -> dict[str, Any]:
+    """Return the arguments of `hidden_among` for what is constant about each client.
+
+    Client i sends sqrt(a) l_i + sqrt(1 - a) e_ir, with e fresh in each round: what
+    lasts is of memory 1. Of several sums of a round the fresh parts are the same. For l
+    the sums of all e are noise, of covariance (1 - a)/a (P P^T) between sums of one
+    round, and 0 between others.
+
+    Args:
+        P: Weights of the clients in each sum, `[rows, clients]`.
+        time: The round of each row.
+        share: a, above 0 and below 1.
+    """
+    if len(np.unique(time)) == len(time):
+        return {"memory": 1.0, "share": share, "of": "lasting"}
+    rows = P.astype(np.float64)
+    same = np.equal.outer(time, time)
+    with np.errstate(over="ignore", invalid="ignore"):
+        return {"noise": (1 - share) / share * np.where(same, rows @ rows.T, 0.0)}
+
+
 class Summaries(NamedTuple):
     """Figures of histories, bool `[trials, rounds, clients]`.
 

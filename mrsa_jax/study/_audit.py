@@ -11,6 +11,8 @@ import pathlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from mrsa_jax import privacy
 from mrsa_jax._core.memory import memory_words
 from mrsa_jax.privacy import Recipe
@@ -20,9 +22,10 @@ from mrsa_jax.study._files import write_json
 from mrsa_jax.study._findings import AuditFindings, first_rows, shares_of
 from mrsa_jax.study._plots import audit_charts, save_charts
 from mrsa_jax.study._progress import Progress, note, stages
-from mrsa_watch._base.errors import require
+from mrsa_jax.study._values import values_of
+from mrsa_watch._base.errors import ConfigurationError, require
 from mrsa_watch._base.files import write_whole
-from mrsa_watch._base.untrusted import cell
+from mrsa_watch._base.untrusted import cell, start_of
 
 if TYPE_CHECKING:
     from mrsa_jax.privacy import Audit, ParticipationLog
@@ -62,6 +65,7 @@ def save_audit(folder: StudyFolder, findings: AuditFindings) -> None:
         ],
         **findings.verdicts,
         "shares": findings.shares,
+        "values": findings.values,
         "findings": audit.to_dict(),
     }
     write_json(folder.path / "audit.json", content)
@@ -90,6 +94,7 @@ def _write_clients(path: pathlib.Path, log: ParticipationLog, audit: Audit) -> N
         "hidden_among": audit.hidden,
         "update_hidden_among": audit.updates,
         "lasting_hidden_among": audit.lasting,
+        "resembling_hidden_among": audit.resembling,
     }
     for name, hidden in sizes.items():
         if hidden is not None:  # no size is known of clients in no sum
@@ -147,6 +152,7 @@ def run(config: AuditConfig, progress: Progress) -> AuditFindings:
     log = privacy.read_log(config.file, memory_bytes=memory_bytes, **config.columns)
     note(progress, _memory(log))
     shares = shares_of(config, log)
+    values = values_of(config, log)
     audit = _audit(config, log, progress)
     demands: Any = (
         (config.fail_below, config.definition),
@@ -155,7 +161,7 @@ def run(config: AuditConfig, progress: Progress) -> AuditFindings:
     gates = tuple(
         audit.gate(least, what) for least, what in demands if least is not None
     )
-    return AuditFindings(config.file, log, audit, gates, shares)
+    return AuditFindings(config.file, log, audit, gates, shares, values)
 
 
 def run_and_save(
@@ -187,6 +193,33 @@ def run_and_save(
         require(same, "file", "must not change while it is audited", str(config.file))
         write_whole(config.certificate, json.dumps(made) + "\n", "certificate")
     return findings
+
+
+def _covariance(file: pathlib.Path, clients: Sequence[Any]) -> np.ndarray:
+    """Read the covariance of a log's clients, in their order.
+
+    A CSV may begin with their names, and may then have others as well.
+    """
+    rule = "must be a matrix of numbers as NPY or CSV"
+    try:
+        if start_of(file, 6) == b"\x93NUMPY":
+            return np.asarray(np.load(file, allow_pickle=False))
+        with file.open(encoding="utf-8-sig", newline="") as stream:
+            first, *lines = list(csv.reader(stream))
+        is_named = len(lines) == len(first)
+        rows = lines if is_named else [first, *lines]
+        values = np.array([[float(cell) for cell in row] for row in rows])
+    except (OSError, ValueError) as error:
+        raise ConfigurationError(f"`covariance` {rule}; got {error}") from error
+    if not is_named:
+        return values
+    names = [name.strip() for name in first]
+    wanted = [str(client) for client in clients]
+    missing = [name for name in wanted if names.count(name) != 1]
+    rule = "must name each client of the log once in its first line"
+    require(not missing, "covariance", rule, missing[:3])
+    places = [names.index(name) for name in wanted]
+    return np.asarray(values[np.ix_(places, places)])
 
 
 def _digest(file: pathlib.Path) -> str:
@@ -227,6 +260,9 @@ def _audit(
     memory, share = config.memory, config.share
     if config.drift is not None:
         memory, share = _store.measured_drift(config.drift)
+    covariance = None
+    if config.covariance is not None:
+        covariance = _covariance(config.covariance, log.clients)
     try:
         # each step knows more than the one before: the first is shown at once
         for step in privacy.audit_steps(
@@ -240,6 +276,7 @@ def _audit(
             spread=config.spread,
             memory=memory,
             share=share,
+            covariance=covariance,
         ):
             if latest is None:
                 note(

@@ -154,6 +154,11 @@ class AuditConfig(DriftSettings, LogSettings):
     """Folder of mrsa-jax train or demo, which measured memory and share. Default:
     --memory and --share."""
 
+    covariance: flags.File = None
+    """Covariance of clients' updates, N x N, as NPY or CSV: also report how well each
+    is hidden from a server that knows it. Its order is that of the log's clients, or of
+    the names in the first line of a CSV. Default: clients count as alike."""
+
     noise_multiplier: Annotated[float | None, flags.IS_POSITIVE, flags.shown("Z")] = (
         None
     )
@@ -185,6 +190,15 @@ class AuditConfig(DriftSettings, LogSettings):
     spread: Annotated[float | None, flags.IS_POSITIVE, flags.shown("S")] = None
     """Also report mu and epsilon if the others' updates are Gaussian with this standard
     deviation: no guarantee. Default: not reported."""
+
+    values: Annotated[str | None, flags.shown("LOW:HIGH")] = None
+    """With --sums: clients' values are whole numbers in this range that stay the same
+    over the rounds, such as 0:1. Report whose value the sums determine. --effort sets
+    the budget. Default: not reported."""
+
+    sums: flags.File = None
+    """The sums of the log's rounds: NPY, CSV or JSON Lines, with the columns or keys
+    round and sum, or one sum per row of the log. Default: no sums."""
 
     recipe_file: flags.File = None
     """Write the whole combination of sums that exposes a client to this file, as CSV;
@@ -227,6 +241,10 @@ def check_audit(config: AuditConfig) -> None:
     is_known = config.counts_shares or not config.colluding
     require(is_known, "colluding", rule, config.colluding)
     config.check_drift()
+    rule = "must not be set with coalition"
+    is_alone = config.covariance is None or not config.coalition
+    require(is_alone, "covariance", rule, str(config.covariance))
+    _check_values(config)
     both = config.memory is not None and config.drift is not None
     require(not both, "drift", "must not be set with memory", str(config.drift))
     for name in ("recipe_file", "certificate"):
@@ -236,8 +254,26 @@ def check_audit(config: AuditConfig) -> None:
     _check_log(config, config.file)
 
 
+def _check_values(config: AuditConfig) -> None:
+    """Check the range of whole-number values, which sums are needed for."""
+    for name, other in (("values", "sums"), ("sums", "values")):
+        is_alone = getattr(config, name) is not None and getattr(config, other) is None
+        rule = f"must be used together with {other}"
+        require(not is_alone, name, rule, getattr(config, name))
+    if config.values is None:
+        return
+    low, _, high = config.values.partition(":")
+    is_range = all(end.removeprefix("-").isdecimal() for end in (low, high))
+    is_range = is_range and int(low) < int(high)
+    rule = "must be a range LOW:HIGH of whole numbers, such as 0:1"
+    require(is_range, "values", rule, config.values)
+    rule = "must not be set with coalition, whose values are unknown here"
+    require(not config.coalition, "values", rule, config.values)
+
+
 _MOST_CLIENTS = 10**6  # closed forms pass over the blocks one by one
 _IS_RATE = flags.Within(0.0, flags.BELOW_ONE, "must be at least 0 and below 1")
+_IS_AUC = flags.Within(0.5 + 2**-53, 1.0, "must be above 0.5 and at most 1")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -291,6 +327,18 @@ class AdviseConfig(DriftSettings, LogSettings):
     """Require at least this many clients per round on average; rounds without a sum
     count as 0. Default: no requirement."""
 
+    max_auc: Annotated[flags.Number, _IS_AUC] = None
+    """Require blocks so large that no test of what a client is has an AUC above this,
+    for any number of rounds. Default: no requirement."""
+
+    max_advantage: Annotated[flags.Number, flags.IS_PART] = None
+    """Require the same of the test's advantage: the largest difference of its true and
+    false positive rates. Default: no requirement."""
+
+    prevalence: flags.Inside = 0.5
+    """Fraction of the clients for which the tested property holds, with --max-auc or
+    --max-advantage."""
+
     schemes: Annotated[tuple[str, ...], flags.shown()] = ()
     """Further schemes to compare, as in mrsa-jax simulate. Your own schemes (--plugin)
     are always compared. Default: no further scheme."""
@@ -317,6 +365,9 @@ def check_advise(config: AdviseConfig) -> None:
         require(is_known, name, "must be given, or a log to measure it in", None)
     if config.num_clients is not None:
         check_cohort(config.num_clients, config.cohort_size)
+    is_used = config.max_auc is not None or config.max_advantage is not None
+    rule = "must be used together with max_auc or max_advantage"
+    require(is_used or config.prevalence == 0.5, "prevalence", rule, config.prevalence)
     config.check_drift()
     Model.parse(config.availability, config.dropout_rate or (0.0,))
     for text in config.schemes:

@@ -67,7 +67,7 @@ class DriftSettings(Shown):
     """
     share: Annotated[float, IS_CHANCE, shown("A")] = 1.0
     """Fraction of an update's variance that lasts, with --memory; the rest is fresh in
-    each round. Below 1, an audit also reports the lasting part of a client's updates.
+    each round. Below 1, the part that lasts is reported as well.
     """
 
     def check_drift(self) -> None:
@@ -206,6 +206,13 @@ class SimulateConfig(_Output, DriftSettings, _Schemes, _Trials):
     """Study client selection alone, without training: many trials of each scheme."""
 
     rounds: Size = 200
+
+    values: Annotated[str | None, shown("LAW")] = None
+    """Also report how many clients' values the sums determine, if values are whole
+    numbers that never change: bits:P (1 with probability P) or levels:L (uniform over
+    0 to L-1). Values are drawn for the first 3 trials, and each integer program may
+    take 100 branches. Default: not reported.
+    """
 
 
 @dataclasses.dataclass(frozen=True)
@@ -371,6 +378,8 @@ def check_study(config: Config) -> None:
         rule = "must be another: a simulation without data knows no labels"
         require(not by_label, "assignment", rule, population.assignment)
         config.check_drift()
+        if config.values is not None:
+            _check_law(config.values)
     else:
         validate_training(config.training)
         _validate_aggregation(config, schemes)
@@ -378,6 +387,19 @@ def check_study(config: Config) -> None:
         both = config.resume and config.overwrite
         rule = "must not be set with `overwrite`, which starts anew"
         require(not both, "resume", rule, True)
+
+
+def _check_law(law: str) -> None:
+    """Check the law of clients' values without NumPy."""
+    name, _, text = law.partition(":")
+    rule = "must be bits:P with P from 0 to 1, or levels:L with L from 2 to 65536"
+    try:
+        number = float(text)
+    except ValueError:
+        number = -1.0
+    is_bits = name == "bits" and 0 <= number <= 1
+    is_levels = name == "levels" and text.isdecimal() and 2 <= number <= 2**16
+    require(is_bits or is_levels, "values", rule, law)
 
 
 def check_sizes(population: Any) -> None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mrsa_jax.privacy import Audit, Gate, ParticipationLog
+from mrsa_jax.study._values import values_row, values_sentence
 from mrsa_watch._base.html import (
     counted,
     finding,
@@ -240,6 +241,7 @@ class AuditFindings:
             hidden.
         shares: What noise that clients add leaves each, planned and realised; None
             without.
+        values: Which whole-number values the sums determine; None without sums.
     """
 
     _repr_html_ = telling
@@ -249,6 +251,7 @@ class AuditFindings:
     audit: Audit
     gates: tuple[Gate, ...] = ()
     shares: dict[str, Any] | None = None
+    values: dict[str, Any] | None = None
 
     def _rows(self) -> list[tuple[str, str, str]]:
         return self.summary
@@ -270,20 +273,22 @@ class AuditFindings:
     @property
     def sentences(self) -> list[str]:
         """The findings in words."""
-        more = [] if self.shares is None else [shares_sentence(self.shares)]
+        more = [] if self.values is None else [values_sentence(self.values)]
+        more += [] if self.shares is None else [shares_sentence(self.shares)]
         return [*self.audit.sentences(), *more]
 
     @property
     def summary(self) -> list[tuple[str, str, str]]:
         """The findings as question, answer, how sure."""
-        more = [] if self.shares is None else [shares_row(self.shares)]
+        more = [] if self.values is None else [values_row(self.values)]
+        more += [] if self.shares is None else [shares_row(self.shares)]
         return [*_rows(self.audit), *more]
 
     @property
     def content(self) -> dict[str, Any]:
         """Everything, as `--json` prints it."""
         audited = {"file": str(self.file), **self.audit.to_dict(), **self.verdicts}
-        return audited | {"shares": self.shares}
+        return audited | {"shares": self.shares, "values": self.values}
 
     @property
     def verdicts(self) -> dict[str, Any]:
@@ -362,7 +367,7 @@ def _hidden_rows(audit: Audit) -> list[tuple[str, str, str]]:
     if audit.hidden is None:
         return [("worst client hidden", audit.worst_hidden, "float64")]
     rows = []
-    for hidden in (audit.hidden, *audit.of_drift):
+    for hidden in (audit.hidden, *audit.others):
         worst, median = hidden.rows
         sure = f"float64, {hidden.condition}"
         rows.append((worst, hidden.least_words, sure))

@@ -21,12 +21,15 @@ from mrsa_jax.study._runner import DETAILS, TRAJECTORIES, VARIABLES, Variable
 
 UPDATES = ("update_hidden_worst", "update_hidden_median")
 """Variables that exist if updates are assumed to drift."""
+LASTING = ("lasting_hidden_worst", "lasting_hidden_median")
+"""Variables that exist if a part of each update lasts, and the rest is fresh."""
 _AT_END = VARIABLES["history"]
 _AFTER_EACH_ROUND = (
     "strong_privacy",
     "hidden_among_worst",
     "hidden_among_median",
     *UPDATES,
+    *LASTING,
     "rank",
     "exposed_clients",
     "fairness_gap",
@@ -37,7 +40,11 @@ EVERYTHING = (TRAJECTORIES, *DETAILS)
 
 
 def history_variables(
-    dims: tuple[str, ...], kept: Collection[str], *, drifts: bool = False
+    dims: tuple[str, ...],
+    kept: Collection[str],
+    *,
+    drifts: bool = False,
+    lasts: bool = False,
 ) -> dict[str, Variable]:
     """Return the variables of participation that a sweep keeps of a point.
 
@@ -45,11 +52,12 @@ def history_variables(
         dims: Dimensions of a point, such as `("trial",)`.
         kept: Names of further variables, as for `Runner.variables`.
         drifts: Whether updates are assumed to drift.
+        lasts: Whether a part of each update is assumed to last, and the rest to be
+            fresh.
     """
     within = functools.partial(dataclasses.replace, dims=dims)
-    ends = {
-        name: about for name, about in _AT_END.items() if drifts or name not in UPDATES
-    }
+    absent = (*(() if drifts else UPDATES), *(() if lasts else LASTING))
+    ends = {name: about for name, about in _AT_END.items() if name not in absent}
     variables = {name: within(about) for name, about in ends.items()}
     variables |= VARIABLES["before"]
     for name in _AFTER_EACH_ROUND if TRAJECTORIES in kept else ():
@@ -76,7 +84,7 @@ def history_values(
         kept: As for `history_variables`.
         updates: Paths of the variables of updates that drift, [..., J].
     """
-    names = [name for name in _AFTER_EACH_ROUND if name not in UPDATES]
+    names = [name for name in _AFTER_EACH_ROUND if name not in (*UPDATES, *LASTING)]
     paths = {name: getattr(history, name) for name in names} | dict(updates or {})
     values = {name: path[..., -1] for name, path in paths.items()}
     first = history.first_exposure

@@ -17,6 +17,7 @@ import numpy as np
 
 from mrsa_jax import dp, privacy
 from mrsa_jax._core.batches import at_once
+from mrsa_jax.privacy.summary import what_never_changes
 from mrsa_jax.study._build import build_mechanism
 from mrsa_jax.study._history_variables import stacked_by_scheme
 from mrsa_jax.study._runner import VARIABLES
@@ -229,6 +230,7 @@ def measured(drift: Drift, played: Played, times: int = _TIMES) -> dict[str, Any
     P, rounds = played.learnt
     bits = np.full((len(ends), participation.shape[1]), np.nan)
     hidden = np.full(1, np.nan)
+    lasting = np.full(1, np.nan)
     mates = capped = np.nan
     if played.segments is None and np.isfinite(drift.memory) and len(P):
         so_far = P * (rounds < ends[:, None])[:, :, None]
@@ -236,6 +238,10 @@ def measured(drift: Drift, played: Played, times: int = _TIMES) -> dict[str, Any
         bits = np.asarray(privacy.information(so_far, kernel))
         hidden = np.asarray(privacy.hidden_among(P, memory=kernel))
         hidden = hidden[~np.isinf(hidden)]
+        if 0.0 < drift.lasting < 1.0:
+            constant = what_never_changes(P, rounds, drift.lasting)
+            lasting = np.asarray(privacy.hidden_among(P, **constant))
+            lasting = lasting[~np.isinf(lasting)]
         mates = _by_mates(drift, P)
         capped = _capped(drift.mates_correlation, privacy.strong_privacy(P) or 1)
     seen = [row[row > 0] for row in bits]
@@ -246,6 +252,8 @@ def measured(drift: Drift, played: Played, times: int = _TIMES) -> dict[str, Any
         "correlation_pairs": pairs,
         "update_hidden_worst": hidden.min(),
         "update_hidden_median": np.median(hidden),
+        "lasting_hidden_worst": lasting.min(),
+        "lasting_hidden_median": np.median(lasting),
         "update_mates_worst": mates,
         "update_mates_correlation": drift.mates_correlation,
         "update_mates_cap": capped,

@@ -68,6 +68,8 @@ _BESIDE = {
     "Hidden among (median)": "hidden_among_median",
     "Update hidden (worst)": "update_hidden_worst",
     "Update hidden (median)": "update_hidden_median",
+    "What lasts hidden (worst)": "lasting_hidden_worst",
+    "What lasts hidden (median)": "lasting_hidden_median",
     "By mates alone (at least)": "update_mates_worst",
     "Kappa of mates": "update_mates_correlation",
     "By kappa (at least)": "update_mates_cap",
@@ -128,13 +130,28 @@ _FORMS = {
     "Mean if Gaussian": "{row.epsilon_mean:.3g}",
     "Worst if Gaussian": "{row.epsilon_worst:.3g}",
     "Update hidden": "{row.update_hidden_worst:.2f}",
+    "What lasts hidden": "{row.lasting_hidden_worst:.2f}",
+    "Values determined": "{row.determined_share:.3f}",
+    "Undecided": "{row.undecided_share:.3f}",
     "Frozen error": "{row.reconstruction_error:.2g}",
     "Level": "{row.privacy_levels:s}",
     "Seconds": "{row.round_seconds:.3g}",
 }
-_OPTIONAL = {"Weak T", "Hidden among", "Accuracy", "Epsilon", "Mean if Gaussian",
-             "Worst if Gaussian", "Update hidden", "Frozen error", "Level",
-             "Seconds"}  # fmt: skip
+_OPTIONAL = {
+    "Weak T",
+    "Hidden among",
+    "Accuracy",
+    "Epsilon",
+    "Mean if Gaussian",
+    "Worst if Gaussian",
+    "Update hidden",
+    "What lasts hidden",
+    "Values determined",
+    "Undecided",
+    "Frozen error",
+    "Level",
+    "Seconds",
+}
 COLUMNS = tuple(_FORMS)
 """Headings of a study's table."""
 
@@ -366,6 +383,8 @@ def reading(rows: Sequence[Row], results: xr.Dataset) -> str:
         text_of("reading_noise") * has("epsilon_worst"),
         assigned * bool(assignment),
         text_of("reading_update") * has("update_hidden_worst"),
+        text_of("reading_lasting") * has("lasting_hidden_worst"),
+        text_of("reading_values") * has("determined_share"),
         text_of("reading_error") * has("reconstruction_error"),
         text_of("reading_segments") * has("round_seconds"),
     )

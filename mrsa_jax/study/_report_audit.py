@@ -87,6 +87,10 @@ _HIDDEN_TABLES = {
         "hidden_among_lasting",
         "what lasts of each client's updates",
     ),
+    "Worst hidden with resemblance known": (
+        "hidden_among_resembling",
+        "each from a server that knows the covariance of clients' updates",
+    ),
 }
 """Tables of hidden clients: the part of the findings, and its name in captions."""
 

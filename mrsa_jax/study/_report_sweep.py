@@ -30,9 +30,18 @@ if TYPE_CHECKING:
     import xarray as xr
     from matplotlib.axes import Axes
 
-_CURVES = ("accuracy", "loss", "strong_privacy", "hidden_among_worst",
-           "update_hidden_worst", "exposed_clients", "aggregation_cardinality",
-           "fairness_gap", "epsilon_worst")  # fmt: skip
+_CURVES = (
+    "accuracy",
+    "loss",
+    "strong_privacy",
+    "hidden_among_worst",
+    "update_hidden_worst",
+    "lasting_hidden_worst",
+    "exposed_clients",
+    "aggregation_cardinality",
+    "fairness_gap",
+    "epsilon_worst",
+)
 _MOST_OTHERS = 6  # charts of quantities that no name is known for
 _STATISTICS = ("seconds", "largest_rank", "guaranteed_privacy", "expected_cardinality")
 

@@ -12,13 +12,14 @@ from typing import Any
 import jax
 import numpy as np
 
-from mrsa_jax import selection
+from mrsa_jax import privacy, selection
 from mrsa_jax._core.factories import program_of
 from mrsa_jax._core.memory import memory_words
 from mrsa_jax._core.status import Status
 from mrsa_jax.study import _build, _config, _trial
 from mrsa_jax.study._config import Config, SimulateConfig
 from mrsa_jax.study._history_variables import (
+    LASTING,
     UPDATES,
     history_values,
     history_variables,
@@ -32,6 +33,9 @@ _PER_CLIENT = 10 * 2
 _PER_PAIR = 24  # and of each pair of its participants, in the graph of pads
 _DEFAULT_BYTES = 2**28  # of the histories that are held at once
 _MOST_TOGETHER = 64
+_VALUES = ("determined_share", "undecided_share")
+# trials whose clients have whole-number values, and branches of each integer program
+_VALUED_TRIALS, _NODES = 3, 100
 
 
 def simulate_bytes(config: Config, together: int = 1, *, at_end: bool = False) -> int:
@@ -94,7 +98,11 @@ def variables(
     simulated = dict(VARIABLES["simulated"])
     if all(config.protocol.is_plain for config in configs):
         del simulated["failed_rounds"]
-    return history_variables(("trial",), kept, drifts=drifts) | simulated
+    if all(config.values is None for config in configs):
+        simulated = {n: about for n, about in simulated.items() if n not in _VALUES}
+    lasts = any(map(_lasts, configs))
+    ends = history_variables(("trial",), kept, drifts=drifts, lasts=lasts)
+    return ends | simulated
 
 
 def together(config: SimulateConfig, machine: Machine) -> int:
@@ -139,6 +147,7 @@ def run_points(
         analysed = _trial.analyse(history, progress, at_end=at_end)
         online = _build.build_online(config.seed, config.population)
         values = history_values(analysed, kept, updates)
+        values |= _determined(config, history, first)
         yield values | point_values(config, *online)
 
 
@@ -147,15 +156,47 @@ def _updates(
 ) -> dict[str, np.ndarray]:
     """Return how many clients updates that drift are hidden among, [B, J].
 
-    `trials` are the rows of their sums, and the round of each.
+    `trials` are the rows of their sums, and the round of each. The same of what lasts
+    of updates, if a part of them does.
     """
     if config.memory is None:
         return {}
-    drift = config.rounds, config.memory, config.share
+    each = list(trials)
+    drift = config.memory, config.share
     paths = np.stack(
-        [_trial.hidden_updates(rows, rounds, *drift) for rows, rounds in trials]
+        [_trial.hidden_updates(*sums, config.rounds, *drift) for sums in each]
     )
-    return {name: paths[..., k] for k, name in enumerate(UPDATES)}
+    found = {name: paths[..., k] for k, name in enumerate(UPDATES)}
+    if _lasts(config):
+        paths = np.stack(
+            [_trial.hidden_lasting(*sums, config.rounds, config.share) for sums in each]
+        )
+        found |= {name: paths[..., k] for k, name in enumerate(LASTING)}
+    return found
+
+
+def _determined(
+    config: SimulateConfig, trials: Sequence[np.ndarray] | np.ndarray, first: int
+) -> dict[str, np.ndarray]:
+    """Return the shares of clients whose value sums determine, or are undecided, [B].
+
+    `trials` are the rows of their sums, from trial `first`.
+    """
+    if config.values is None:
+        return {}
+    shares = np.full((2, len(trials)), np.nan)
+    for place, rows in enumerate(trials[: max(0, _VALUED_TRIALS - first)]):
+        if not len(rows):
+            continue
+        seed = (config.seed + first + place) % 2**32
+        rate = privacy.determined_rate(rows, config.values, 2, seed=seed, nodes=_NODES)
+        shares[:, place] = rate.rate, rate.undecided
+    return dict(zip(_VALUES, shares, strict=True))
+
+
+def _lasts(config: SimulateConfig) -> bool:
+    """Return whether a part of each update lasts, and the rest is fresh."""
+    return config.memory is not None and 0.0 < config.share < 1.0
 
 
 def _histories(
@@ -207,6 +248,8 @@ def _with_losses(
         if progress is not None:
             progress(len(parts), config.trials)
     values = history_values(_trial.joined(parts, np.stack), kept, updates)
+    sums = [selection.learnt_rows(trial)[0] for trial in trials]
+    values |= _determined(config, sums, first)
     is_failed = ~np.isin(played.status, (Status.OK, Status.SKIPPED))
     values["failed_rounds"] = is_failed.sum(axis=1).astype(np.int32)
     if "status" in kept:

@@ -41,13 +41,14 @@ from mrsa_jax.study._history_variables import (
     history_values,
     known_before,
     scheme_variables,
+    stacked_by_scheme,
     study_variables,
 )
 from mrsa_jax.study._load import to_toml
 from mrsa_jax.study._parts import KINDS as parts
 from mrsa_jax.study._progress import Finds, Progress, note, performance_words, warn
 from mrsa_jax.study._run_folder import run_folder
-from mrsa_jax.study._runner import Machine
+from mrsa_jax.study._runner import VARIABLES, Machine
 from mrsa_jax.study._simulate_points import stated_memory
 from mrsa_jax.study._training import train_schemes
 from mrsa_jax.study._training_setting import segments_of
@@ -312,8 +313,13 @@ def _found(
     schemes = _config.schemes_of(config)[: len(points)]
     labels = [scheme.label for scheme in schemes]
     axes = coordinates(labels, config.rounds, config.population.num_clients)
+    about = VARIABLES["simulated"]
+    names: tuple[str, ...] = ("determined_share", "undecided_share")
+    determined = {name: about[name] for name in names if name in points[0]}
     return xr.Dataset(
-        known_before(config, schemes, *online) | study_variables(points, "trial"),
+        known_before(config, schemes, *online)
+        | study_variables(points, "trial")
+        | stacked_by_scheme(determined, points),
         coords=axes | {"trial": np.arange(config.trials)},
     )
 

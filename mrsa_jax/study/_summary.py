@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from mrsa_jax import privacy
 from mrsa_jax._core.status import Status
 from mrsa_jax.study._assets import text_of
 from mrsa_jax.study._attributes import attributes
@@ -86,6 +87,12 @@ class Row:
             any round equally well:, by that drift, or as the memory of a simulation
             says (the worst of all trials).
         update_hidden_median: The worst update of the median client, a mean over trials.
+        lasting_hidden_worst: The same of what never changes of the worst client's
+            updates; None without a lasting and a fresh part.
+        lasting_hidden_median: That of the median client, a mean over trials.
+        determined_share: Share of the clients whose whole-number value the sums
+            determine, a mean over the trials with values; None without values.
+        undecided_share: Share on whose value the budget ran out.
         update_mates_worst: Among at least how many mates alone hide the worst client's
             updates, by the drift that a training measured of each.
         update_mates_correlation: Measured correlation kappa of the updates of mates in
@@ -124,6 +131,10 @@ class Row:
     update_lasting: float | None = None
     update_hidden_worst: float | None = None
     update_hidden_median: float | None = None
+    lasting_hidden_worst: float | None = None
+    lasting_hidden_median: float | None = None
+    determined_share: float | None = None
+    undecided_share: float | None = None
     update_mates_worst: float | None = None
     update_mates_correlation: float | None = None
     update_mates_cap: float | None = None
@@ -186,6 +197,8 @@ _MEANS = ("rank", "exposed_clients", "fairness_gap", "aggregation_cardinality")
 _OVER_TRIALS: dict[str, Callable[..., float]] = {
     "update_hidden_worst": np.min,
     "update_hidden_median": np.mean,
+    "lasting_hidden_worst": np.min,
+    "lasting_hidden_median": np.mean,
     "hidden_among_worst": np.min,
     "hidden_among_median": np.mean,
     "weak_lower": np.min,
@@ -198,6 +211,7 @@ _LATEST = (
     "update_spread", "update_memory", "update_lasting", "update_mates_worst",
     "update_mates_correlation", "update_mates_cap", "bits_worst", "bits_median",
 )  # fmt: skip
+_OF_VALUES = ("determined_share", "undecided_share")
 _QUANTILES = {
     "reconstruction_error": 0.5,
     "reconstruction_tenth": 0.1,
@@ -228,6 +242,7 @@ def _row(scheme: xr.Dataset) -> Row:
         **{name: _latest(scheme, name) for name in _LATEST},
         **{name: _last(last, name, over) for name, over in _OVER_TRIALS.items()},
         **_errors_of_attack(scheme),
+        **{name: _mean_of_some(scheme, name) for name in _OF_VALUES},
         **_uploads(scheme),
         **_epsilons(scheme),
     }
@@ -269,6 +284,12 @@ def _last(last: xr.Dataset, name: str, over_trials: Callable[..., float]) -> _Nu
         return None
     value = float(over_trials(values[is_known]))
     return int(value) if name in _WHOLE else value
+
+
+def _mean_of_some(scheme: xr.Dataset, name: str) -> _Number:
+    """Return the mean over the trials that have a quantity; None if none has it."""
+    values = np.asarray(scheme.get(name, np.nan), np.float64)
+    return float(np.nanmean(values)) if np.isfinite(values).any() else None
 
 
 def _errors_of_attack(scheme: xr.Dataset) -> dict[str, _Number]:
@@ -335,6 +356,7 @@ def said_of(rows: tuple[Row, ...], results: xr.Dataset) -> tuple[str, ...]:
     said = (
         _leak_sentence(rows, after) + _yet_sentence(rows),
         _cost_sentence(rows),
+        "" if "expansion" in results else _attribute_sentence(rows),
         _failure_sentence(rows, results.sizes["round"], config),
         text_of("said_weights") if "weights" in results else "",
         *_upload_sentences(rows, config),
@@ -361,6 +383,18 @@ def _under(
 def _ends(values: list[str]) -> str:
     """Return the first and the last of some sorted words, or the only ones."""
     return " to ".join(values[:: max(1, len(values) - 1)])
+
+
+def _attribute_sentence(rows: tuple[Row, ...]) -> str:
+    """Report the bound of blocks on tests of what a client is; "" without blocks."""
+    targets = {
+        row.scheme: min(row.strong_privacy, row.guaranteed_privacy)
+        for row in rows
+        if row.lasts and row.strong_privacy is not None and row.strong_privacy > 1
+    }
+    if not targets:
+        return ""
+    return f"Of the clients of a block, {privacy.bound_in_words(targets)}."
 
 
 def _noise_sentence(rows: tuple[Row, ...], after: str) -> str:
@@ -407,6 +441,16 @@ def _drift_sentence(rows: tuple[Row, ...], after: str) -> str:
         after=after,
         bits=_ends([f"{row.bits_worst:.3g} under {row.scheme}" for row in measured]),
     )
+    constant = [row for row in rows if row.lasting_hidden_worst is not None]
+    constant.sort(key=lambda row: row.lasting_hidden_worst or 0.0)
+    if constant:
+        among = _ends(
+            [
+                f"{hidden_words(row.lasting_hidden_worst)} under {row.scheme}"
+                for row in constant
+            ]
+        )
+        text += f" What lasts of the worst client's updates is hidden among {among}."
     caps = [row for row in rows if (row.update_mates_cap or 0.0) > 1]
     if not caps:  # no client has mates
         return text

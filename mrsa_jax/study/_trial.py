@@ -20,7 +20,7 @@ from mrsa_jax._core.programs import LITTLE
 from mrsa_jax._core.round_rules import with_weights
 from mrsa_jax._core.statistics import memory_kernel
 from mrsa_jax._core.status import FEWEST_IN_A_SUM
-from mrsa_jax.privacy.summary import keeps_little, summaries
+from mrsa_jax.privacy.summary import keeps_little, summaries, what_never_changes
 
 # Rounds x clients x clients whose weak T is proven in 15 s, or bounded in bulk in 30 s.
 _MOST_PROVEN, _MOST_PRODUCTS = 10**7, 10**9
@@ -365,12 +365,35 @@ def hidden_updates(
         float64[J, 2], of the worst and the median client of those in sums; nan before
         the first.
     """
+    kernel = memory_kernel(rounds, memory, share) if len(rows) else 1.0
+    return _after_each_round(rows, rounds, num_rounds, memory=kernel)
+
+
+def hidden_lasting(
+    rows: np.ndarray, rounds: np.ndarray, num_rounds: int, share: float
+) -> np.ndarray:
+    """Return the size that what lasts of updates is hidden among, after each round.
+
+    Args:
+        rows: As for `hidden_updates`.
+        rounds: As for `hidden_updates`.
+        num_rounds: J.
+        share: Fraction of an update's variance that never changes, above 0, below 1.
+
+    Returns:
+        As `hidden_updates`.
+    """
+    settings = what_never_changes(rows, rounds, share)
+    return _after_each_round(rows, rounds, num_rounds, **settings)
+
+
+def _after_each_round(
+    rows: np.ndarray, rounds: np.ndarray, num_rounds: int, **settings: Any
+) -> np.ndarray:
     path = np.full((1, 2), np.nan)
     if len(rows):
         hidden = privacy.hidden_among_trajectory(
-            rows,
-            memory=memory_kernel(rounds, memory, share),
-            quantiles=WORST_AND_MEDIAN,
+            rows, quantiles=WORST_AND_MEDIAN, **settings
         )
         path = np.concatenate([path, np.asarray(hidden)])
     sums_so_far = np.searchsorted(rounds, np.arange(num_rounds), side="right")

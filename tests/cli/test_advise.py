@@ -26,7 +26,30 @@ def test_what_cannot_be_had_is_status_3(capsys: pytest.CaptureFixture[str]) -> N
     assert main([*WORDS, "--want-privacy", "4", "--json"]) == 3
     content = json.loads(capsys.readouterr().out)
     assert content["chosen"] is None
-    assert content["demands"] == {"privacy": 4, "hidden": None, "cardinality": None}
+    demands = content["demands"]
+    assert {name for name, bound in demands.items() if bound is not None} == {
+        "privacy",
+        "prevalence",
+    }
+    assert demands["privacy"] == 4
+
+
+def test_a_bound_on_tests_of_clients_is_met_or_status_3(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    words = [*WORDS[:-4], "--dropout-rates", "0.1", "--trials", "0"]
+    assert main([*words, "--max-auc", "0.82"]) == 0  # of blocks of 3: .8125
+    printed = " ".join(capsys.readouterr().out.split())
+    assert "better than AUC .812, after any number of rounds, if mates" in printed
+    assert "stays visible (TPR .51 at FPR .01)" in printed
+    assert main([*words, "--max-auc", "0.75"]) == 3  # of 5, more than a cohort
+    assert "No scheme gives blocks of 5 or more" in capsys.readouterr().out
+    for flags, message in (
+        ("--prevalence 0.1", "`prevalence` must be used together with"),
+        ("--max-auc 0.5", "`max_auc` must be above 0.5 and at most 1"),
+    ):
+        assert main([*words, *flags.split()]) == 2
+        assert message in " ".join(capsys.readouterr().err.split())
 
 
 @pytest.mark.parametrize(

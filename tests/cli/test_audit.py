@@ -746,3 +746,30 @@ def test_a_log_of_two_thousand_clients_is_answered_at_once_and_within_its_effort
     assert "exposed clients: 1, first after round round-250" in first
     assert process.returncode == 0
     assert "1 of 2000 clients are exposed" in printed
+
+
+def test_a_covariance_is_read_by_names_or_by_order(
+    tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log = tmp_path / "log.csv"
+    log.write_text("round,client\n1,a\n1,b\n1,c\n")
+    # of b, a and c, and of a client that no sum has
+    table = "b,a,c,d\n2,0,0,0\n0,1,0,0\n0,0,3,0\n0,0,0,9\n"
+    (tmp_path / "named.csv").write_text(table)
+    (tmp_path / "plain.csv").write_text("1,0,0\n0,2,0\n0,0,3\n")
+    np.save(tmp_path / "plain.npy", np.diag([1.0, 2.0, 3.0]))
+    for name in ("named.csv", "plain.csv", "plain.npy"):
+        words = f"audit {log} --json --effort 0 --covariance {tmp_path / name}"
+        assert main(words.split()) == 0
+        found = json.loads(capsys.readouterr().out)["hidden_among_resembling"]
+        sizes = {each["client"]: each["hidden_among"] for each in found["worst"]}
+        assert sizes == pytest.approx({"a": 6.0, "b": 3.0, "c": 2.0})
+    for text, message in (
+        ("b,a,d\n1,0,0\n0,1,0\n0,0,1\n", "must name each client of the log once"),
+        ("1,x\n0,1\n", "must be a matrix of numbers as NPY or CSV"),
+        ("1,0\n0,1\n", "must be numbers of shape [3, 3]"),
+    ):
+        (tmp_path / "bad.csv").write_text(text)
+        words = f"audit {log} --effort 0 --covariance {tmp_path / 'bad.csv'}"
+        assert main(words.split()) == 2
+        assert message in " ".join(capsys.readouterr().err.split())

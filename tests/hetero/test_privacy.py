@@ -3,6 +3,8 @@
 Misuse, cases by hand, brute force over all unions, and the corrected laws.
 """
 
+import collections
+import itertools
 from fractions import Fraction
 
 import numpy as np
@@ -213,3 +215,28 @@ def test_the_order_of_groups_and_segments_does_not_matter(seed):
             if len(columns) > 1:
                 renamed[to, columns] = columns[0]
     assert hetero.privacy_level(renamed) == hetero.privacy_level(matrix)
+
+
+@pytest.mark.parametrize("chance", [0.5, 0.2])
+def test_sums_of_two_levels_that_reveal_all_codes(chance: float) -> None:
+    """By all codes of a block: those that no others have the sum of."""
+    layout = hetero.segment_layout("mc", [[0, 1], [2, 3], [4, 5, 6]], [2, 4, 16], 9)
+    report = hetero.privacy_report(layout, chance=chance)
+    assert report.level == hetero.privacy_report(layout.matrix).level
+    blocks = [block for block in layout.blocks if block.num_levels == 2]
+    assert len(blocks) < len(layout.blocks)
+    expected = []
+    for block in blocks:
+        count = len(block.members)
+        codes = list(itertools.product((0, 1), repeat=count))
+        totals = collections.Counter(map(sum, codes))
+        rate = sum(
+            chance ** sum(code) * (1 - chance) ** (count - sum(code))
+            for code in codes
+            if totals[sum(code)] == 1
+        )
+        expected.append((block.segment, count, pytest.approx(rate)))
+    assert list(report.two_level_sums) == expected
+    assert hetero.privacy_report(layout.matrix).two_level_sums == ()
+    with pytest.raises(ConfigurationError, match="`chance` must lie in"):
+        hetero.privacy_report(layout, chance=1.5)

@@ -292,3 +292,34 @@ def test_it_takes_arrays_of_any_kind() -> None:
     assert found.exposed == ()
     assert found.hidden is not None
     assert found.hidden.least == pytest.approx(2)
+
+
+def test_blocks_bound_every_test_of_what_a_client_is() -> None:
+    blocks = np.kron([[1, 1, 0], [0, 1, 1], [1, 0, 1]], np.ones((1, 4), int))
+    found = audit(blocks, effort=0)
+    (words,) = [text for text in found.sentences() if "no test of what" in text]
+    assert "Of 4 clients that are in exactly the same sums" in words
+    assert "better than AUC .773, after any number of rounds, if mates" in words
+    assert "stays visible (TPR .35 at FPR .01)" in words
+    bound = found.to_dict()["attribute_bound"]
+    figures = bound["auc"], bound["advantage"]
+    assert figures == pytest.approx((0.5 + 70 / 256, 3 / 8))  # C(8, 4) / 4^4
+    assert bound["condition"] == words
+    # a mate who tells the server its update hides nobody
+    assert audit(blocks, effort=0, coalition=[0]).mates == 3
+
+
+def test_mates_that_sums_part_have_no_bound() -> None:
+    for parting in ([1, 1, 1, 0], [1, 2, 3, 4]):
+        found = audit([[1, 1, 1, 1], parting], effort=0)
+        assert found.to_dict()["attribute_bound"] is None
+    apart = ParticipationLog(
+        np.array([[1, 1, 0, 0], [0, 0, 1, 1], [1, 0, 1, 0], [0, 1, 0, 1]], bool),
+        (1, 2, "1[b]", "2[b]"),
+        ("w", "x", "y", "z"),
+        parts=("a", "a", "b", "b"),
+    )
+    split = audit(apart, effort=0)
+    # each part keeps pairs together, but not the same pairs
+    assert (split.strong, split.mates) == (2, None)
+    assert not any("no test of what" in text for text in split.sentences())

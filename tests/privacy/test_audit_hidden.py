@@ -267,3 +267,65 @@ def test_noise_with_gaussian_others_is_the_separation_of_the_best_test() -> None
     assert privacy.audit(P, effort=0).noisy is None
     # no client took part
     assert audit(P * 0, effort=0, noise_multiplier=1, clip=1).noisy is None
+
+
+SIZES = [1.0, 2.0, 3.0, 6.0]
+
+
+def test_sizes_and_resemblance_known_stand_beside_alike() -> None:
+    """A block alone: v_i over the sum of v; with one correlation (1 + (T-1) k) / T."""
+    block = [[1, 1, 1, 1]] * 3
+    found = privacy.audit(block, effort=0, covariance=np.diag(SIZES))
+    assert found.resembling is not None
+    assert found.resembling.values == pytest.approx([12.0, 6.0, 4.0, 2.0])
+    assert found.hidden is not None
+    assert found.hidden.least == 4.0  # as if clients were alike
+    words = " ".join(found.sentences())
+    assert "From a server that knows the covariance of clients' updates" in words
+    assert "client 3 among 2.00" in words
+    kappa = 0.5
+    alike = np.where(np.eye(4) == 1, 1.0, kappa)
+    found = privacy.audit(block, effort=0, covariance=alike)
+    assert found.resembling is not None
+    assert found.resembling.values == pytest.approx(4 / (1 + 3 * kappa))
+    # the smaller of both figures is compared
+    gate = found.gate(2, "hidden")
+    assert not gate.passed
+    assert gate.reason.startswith("the update with resemblance known of client")
+    assert "of clients that are alike, among 4" in gate.reason
+    assert found.to_dict()["hidden_among_resembling"]["least"] == pytest.approx(1.6)
+
+
+def test_a_drift_counts_with_a_covariance_as_well() -> None:
+    P = np.array([[1, 1, 1, 0], [0, 1, 1, 1], [1, 0, 1, 1]])
+    C = np.diag(SIZES)
+    drift = {"memory": 0.9, "share": 0.5}
+    found = privacy.audit(P, effort=0, covariance=C, **drift).resembling
+    assert found is not None
+    expected = privacy.hidden_among(P, covariance=C, **drift)
+    assert found.values == pytest.approx(expected)
+    assert "if updates drift with memory 0.9, share 0.5 and resemblance" in (
+        found.sentence()
+    )
+    same = privacy.ParticipationLog(P[:2], ("0/a", "0/b"), tuple("wxyz"))
+    found = privacy.audit(same, effort=0, covariance=C, **drift).resembling
+    assert found is not None
+    # sums of one round are of one update, so its drift plays no part
+    expected = privacy.hidden_among(P[:2], covariance=C)
+    assert found.values == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(
+    ("covariance", "settings", "message"),
+    [
+        (np.eye(3), {}, r"`covariance` must be numbers of shape \[4, 4\]"),
+        (np.triu(np.ones((4, 4))), {}, "`covariance` must be symmetric"),
+        (2 * np.eye(4) - 1, {}, "`covariance` must be positive semidefinite"),
+        (np.eye(4), {"coalition": [0]}, "`covariance` must not be set with"),
+    ],
+)
+def test_a_covariance_that_fits_no_log(
+    covariance: np.ndarray, settings: dict[str, object], message: str
+) -> None:
+    with pytest.raises(ConfigurationError, match=message):
+        privacy.audit([[1, 1, 1, 1]], effort=0, covariance=covariance, **settings)

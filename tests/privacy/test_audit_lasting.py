@@ -87,7 +87,14 @@ def test_all_of_an_update_lasts_or_nothing(share: float) -> None:
 
 
 def test_what_floats_do_not_know_passes_no_gate() -> None:
-    found = privacy.audit([[1, 10**160], [1, 1]], effort=0, memory=0.5, share=0.5)
+    P = np.array([[1, 10**160], [1, 1]], object)
+    found = privacy.audit(P, effort=0, memory=0.5, share=0.5)
+    assert found.lasting is not None
+    # rows (0, 1) and (1, 1): M = [[2, 1], [1, 4]] / 2, (1, 1) M^-1 (1, 1) / 2 = 4/7
+    assert found.lasting.values == pytest.approx([7 / 2, 7 / 4])
+    # whose fresh parts are the same in both sums of a round
+    log = ParticipationLog(P, ("0/a", "0/b"), ("x", "y"))
+    found = privacy.audit(log, effort=0, memory=0.5, share=0.5)
     assert found.lasting is not None
     assert found.lasting.least is None
     assert not found.gate(1, "hidden").passed

@@ -102,6 +102,11 @@ def test_bits_are_those_of_the_measured_drift(trained: xr.Dataset) -> None:
     hidden = privacy.hidden_among(rows, memory=_kernel(trained, np.arange(9)))
     assert float(trained["update_hidden_worst"][0]) == hidden.min()
     assert float(trained["update_hidden_median"][0]) == np.median(hidden)
+    share = float(trained["update_lasting"][0])
+    assert 0 < share < 1
+    sizes = privacy.hidden_among(rows, memory=1.0, share=share, of="lasting")
+    assert float(trained["lasting_hidden_worst"][0]) == sizes.min()
+    assert float(trained["lasting_hidden_median"][0]) == np.median(sizes)
     assert trained["bits_median"].values[0, -1] == pytest.approx(
         np.median(right[right > 0])
     )

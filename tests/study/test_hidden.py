@@ -159,6 +159,74 @@ def test_a_simulation_with_a_memory_says_so_of_updates() -> None:
     assert results["update_hidden_worst"].attrs["units"] == "clients"
 
 
+def _by_the_whole_model(
+    rows: np.ndarray, rounds: np.ndarray, share: float
+) -> np.ndarray:
+    """Return 1/h of what is constant about each client: every unknown is a column."""
+    clients = rows.shape[1]
+    fresh = np.equal.outer(rounds, np.unique(rounds))
+    apart = (fresh[:, :, None] * rows[:, None]).reshape(len(rows), -1)
+    seen = np.hstack([np.sqrt(share) * rows, np.sqrt(1 - share) * apart])
+    gains = np.linalg.pinv(seen @ seen.T) @ seen[:, :clients]
+    return np.asarray(1 / np.einsum("ji,ji->i", seen[:, :clients], gains))
+
+
+@pytest.mark.parametrize("share", [0.03, 0.5, 0.96])
+def test_what_lasts_is_what_the_whole_model_says(share: float) -> None:
+    """Also of several sums in a round, whose fresh parts are the same."""
+    draw = np.random.default_rng(int(100 * share))
+    rows = draw.random((8, 5)) < 0.6
+    rows[:, 0] |= ~rows.any(axis=1)
+    for rounds in (np.arange(8), np.array([0, 0, 1, 3, 3, 3, 4, 6])):
+        found = _trial.hidden_lasting(rows, rounds, 8, share)
+        for after in range(8):
+            sums = rounds <= after
+            if not sums.any():
+                continue
+            size = _by_the_whole_model(
+                rows[sums][:, rows[sums].any(axis=0)].astype(float),
+                rounds[sums],
+                share,
+            )
+            expected = [size.min(), np.median(size)]
+            np.testing.assert_allclose(found[after], expected, rtol=1e-6)
+
+
+def test_a_simulation_says_what_lasts_beside_each_update() -> None:
+    results = study.run(dataclasses.replace(SMALL, memory=0.9, share=0.8))
+    for row in study.summarise(results):
+        assert row.lasting_hidden_worst is not None
+        assert row.update_hidden_worst is not None
+        # never better than what cannot be told from one update that never changes
+        assert row.hidden_among_worst is not None
+        assert row.lasting_hidden_worst >= row.hidden_among_worst * (1 - 1e-9)
+        # what is fresh averages out, so it hides better in a single update
+        assert row.lasting_hidden_worst < row.update_hidden_worst
+    headings, _ = _report.table_of(study.summarise(results))
+    assert {"Update hidden", "What lasts hidden"} <= set(headings)
+    worst = results["lasting_hidden_worst"]
+    assert worst.dims == ("scheme", "trial", "round")
+    assert "never changes" in worst.attrs["description"]
+    for share in (0.0, 1.0):  # nothing lasts, or nothing is fresh
+        whole = study.run(dataclasses.replace(SMALL, memory=0.9, share=share))
+        assert "lasting_hidden_worst" not in whole
+
+
+def test_share_is_an_axis_of_a_sweep(tmp_path: pathlib.Path) -> None:
+    text = (
+        'command = "simulate"\nrounds = 10\ntrials = 2\nschemes = ["uniform"]\n'
+        "memory = 0.9\n"
+        "population.num_clients = 8\npopulation.cohort_size = 4\n[grid]\nshare = "
+        "[0.1, 0.5, 0.9, 1.0]\n"
+    )
+    (tmp_path / "study.toml").write_text(text)
+    results = study.sweep(tmp_path / "study.toml", out=tmp_path / "out")
+    worst = results["lasting_hidden_worst"].squeeze("scheme")
+    values = worst.transpose("share", "trial").values
+    assert (np.diff(values[:3], axis=0) < 0).all()  # the less is fresh, the worse
+    assert np.isnan(values[3]).all()
+
+
 def test_memory_is_an_axis_of_a_sweep(tmp_path: pathlib.Path) -> None:
     text = (
         'command = "simulate"\nrounds = 10\ntrials = 2\nschemes = ["uniform"]\nshare = '

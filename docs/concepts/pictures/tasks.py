@@ -252,6 +252,30 @@ def log() -> Picture:
     return picture
 
 
+def statistics() -> Picture:
+    """Sums of bits that expose no client, and the bits that follow all the same."""
+    P = np.array([[1, 1, 1, 0, 0, 0], [0, 0, 1, 1, 1, 0], [1, 1, 0, 1, 0, 1]])
+    sums = P @ np.array([1, 1, 1, 0, 0, 0])
+    found = mj.privacy.determined(P, sums)
+    assert found.is_determined.all()
+    assert (np.asarray(mj.privacy.first_exposure(P)) < 0).all()
+    picture = Picture(232, "Sums of bits reveal values that linear algebra does not")
+    for i, name in enumerate(("ann", "bonn", "cork", "delft", "essen", "fano")):
+        picture.text(112 + 48 * i, 24, name, "faint")
+    for j, (row, total) in enumerate(zip(P, sums, strict=True)):
+        y = 38 + 40 * j
+        picture.text(76, y + 20, f"query {j + 1}", at="end")
+        for i, is_in in enumerate(row):
+            picture.box(92 + 48 * i, y, 40, 30, "c0" if is_in else "cell")
+        picture.text(398, y + 20, f"sum {total} of {row.sum()}", at="start")
+    picture.line((92, 164), (372, 164))
+    picture.text(76, 196, "values", at="end")
+    for i, value in enumerate(found.lower):
+        picture.chip(92 + 48 * i, 176, 40, value, "c1")
+    picture.text(232, 224, "exposed over the real numbers: none", "faint")
+    return picture
+
+
 TASKS: Sequence[Callable[[], Picture]] = (
     scheme,
     loop,
@@ -265,4 +289,5 @@ TASKS: Sequence[Callable[[], Picture]] = (
     gate,
     parts,
     log,
+    statistics,
 )

@@ -8,6 +8,7 @@ import operator
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from mrsa_jax import privacy
 from mrsa_jax.study._assets import text_of
 from mrsa_jax.study._findings import as_json
 from mrsa_jax.study._plots import POLICY_WORDS
@@ -28,16 +29,28 @@ class Demands:
         privacy: Weak T that must be kept for any number of rounds.
         hidden: Size that every client must stay hidden among, for any number of rounds.
         cardinality: Mean clients per round.
+        block: T of blocks whose clients always take part together.
+        least_block: The least T that meets `max_auc` and `max_advantage`; `block` is
+            the next one that divides the numbers of clients, if there is one.
+        max_auc: AUC that no test of a client's property may exceed.
+        max_advantage: The same of its advantage.
+        prevalence: Fraction of the clients that have this property.
     """
 
     privacy: int | None = None
     hidden: float | None = None
     cardinality: float | None = None
+    block: int | None = None
+    least_block: int | None = None
+    max_auc: float | None = None
+    max_advantage: float | None = None
+    prevalence: float = 0.5
 
     def met_by(self, option: Option) -> bool:
         """Return whether an option meets all of them."""
         return (
             option.weak_lower >= (self.privacy or 1)
+            and option.strong_privacy >= (self.block or 1)
             and option.hidden_worst >= (self.hidden or 1.0) * (1 - 1e-12)
             and option.cardinality >= (self.cardinality or 0.0) * (1 - 1e-12)
         )
@@ -47,12 +60,38 @@ class Demands:
         parts = []
         if self.privacy is not None:
             parts.append(f"weak T of {self.privacy} or more for any number of rounds")
+        if self.block is not None:
+            parts.append(f"blocks of {self.block} or more for any number of rounds")
         if self.hidden is not None:
             size = f"{self.hidden:g} or more for any number of rounds"
             parts.append(f"every client hidden among {size}")
         if self.cardinality is not None:
             parts.append(f"{self.cardinality:g} clients or more per round on average")
         return " and ".join(parts)
+
+    @property
+    def is_strict(self) -> bool:
+        """Whether they are on the privacy of clients."""
+        return (self.privacy, self.hidden, self.block) != (None, None, None)
+
+    def sentences(self) -> list[str]:
+        """Return the T that a bound on tests needs, in words."""
+        if self.block is None or self.least_block is None:
+            return []
+        bounds = {"AUC": self.max_auc, "advantage": self.max_advantage}
+        limits = " and ".join(
+            f"{name} {bound:g}" for name, bound in bounds.items() if bound is not None
+        )
+        least = self.least_block
+        words = (
+            f"T = {least} is the least for which no test of a property of "
+            f"{100 * self.prevalence:.3g} % of the clients exceeds {limits}."
+        )
+        if self.block > least:
+            words += (
+                f" T must divide the numbers of clients: the next one is {self.block}."
+            )
+        return [words]
 
 
 def mark_best(options: Iterable[Option]) -> tuple[Option, ...]:
@@ -85,7 +124,7 @@ def choose(options: Iterable[Option], demands: Demands) -> Option | None:
     """
     known = [option for option in options if not math.isnan(option.cardinality)]
     fitting = [option for option in known if demands.met_by(option)]
-    if demands.privacy is not None or demands.hidden is not None:
+    if demands.is_strict:
         return max(fitting, key=_usefulness, default=None)
     lasting = [option for option in fitting if option.weak_lower > 1]
     if demands.cardinality is not None:
@@ -156,6 +195,7 @@ def nothing_fits(options: Sequence[Option], demands: Demands) -> str:
         option
         for option in options
         if option.weak_lower >= (demands.privacy or 2)
+        and option.strong_privacy >= (demands.block or 1)
         and option.hidden_worst >= (demands.hidden or 1.0)
     ]
     if near:
@@ -381,9 +421,16 @@ class Advice:
             text = text_of("advice_assigned")
             assigned = [text.format(assignment=setting.assignment)]
         words = [] if self.measured is None else self.measured.sentences()
+        words += self.demands.sentences()
         if chosen is None:
             return [*words, nothing_fits(self.options, self.demands), *assigned]
         words += [take(setting, self.demands, chosen), *assigned]
+        if chosen.strong_privacy > 1:
+            size = chosen.strong_privacy
+            bound = privacy.bound_in_words(size, prevalence=self.demands.prevalence)
+            words.append(
+                f"Of the {size} clients of a block with equal weights, {bound}."
+            )
         words += remainder(setting, chosen)
         words += instead(setting, self.options, chosen)
         if self.policies:

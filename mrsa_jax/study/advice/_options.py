@@ -373,6 +373,18 @@ def targets(num_clients: int, cohort_size: int, want: int | None = None) -> list
     return sorted(sizes | ({want} if want is not None and 1 < want <= k else set()))
 
 
+def next_divisor(num_clients: int, cohort_size: int, least: int) -> int | None:
+    """Return the least common divisor of N and K from a T on, or None.
+
+    Examples:
+        >>> [next_divisor(120, 12, least) for least in (5, 6, 13)]
+        [6, 6, None]
+    """
+    common = math.gcd(num_clients, cohort_size)
+    divisors = (t for t in range(least, common + 1) if common % t == 0)
+    return next(divisors, None)
+
+
 class Judge:
     """Builds selectors and evaluates them; those of one scheme are built once."""
 

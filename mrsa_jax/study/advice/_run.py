@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from mrsa_jax import privacy
 from mrsa_jax.study import _run as commands, _store
 from mrsa_jax.study._commands import AdviseConfig, check_cohort
 from mrsa_jax.study._files import write_json, write_rows
@@ -23,6 +24,7 @@ from mrsa_jax.study.advice._options import (
     Option,
     Setting,
     candidates,
+    next_divisor,
 )
 from mrsa_watch._base.errors import check_known, require
 
@@ -46,9 +48,10 @@ def run(config: AdviseConfig, progress: Progress) -> Advice:
         note(progress, f"reading {config.log}")
         measured = measure_log(config.log, **config.columns)
     setting = _setting(config, measured)
-    demands = Demands(config.want_privacy, config.want_hidden, config.min_cardinality)
+    demands = _demands(config, setting)
     judge = Judge(setting)
-    every = candidates(setting, config.want_privacy, config.schemes)
+    wanted = max(config.want_privacy or 0, demands.block or 0) or None
+    every = candidates(setting, wanted, config.schemes)
     options_of = {
         candidate: judge.option(
             candidate, judge.best_policy(candidate), setting.loss_rate
@@ -67,6 +70,32 @@ def run(config: AdviseConfig, progress: Progress) -> Advice:
     if chosen is not None and chosen.block_size > 1 and chosen.weak_lower > 1:
         policies = _policies(judge, pairs[options.index(chosen)][0], loss, progress)
     return Advice(setting, demands, options, chosen, policies, loss, measured)
+
+
+def _demands(config: AdviseConfig, setting: Setting) -> Demands:
+    """Return the requirements; a bound on tests of clients becomes one on blocks."""
+    auc, advantage = config.max_auc, config.max_advantage
+    least: int | None = None
+    block: int | None = None
+    if auc is not None or advantage is not None:
+        least = privacy.smallest_target(
+            config.prevalence, max_auc=auc or 1.0, max_advantage=advantage or 1.0
+        )
+        name = "max_advantage" if auc is None else "max_auc"
+        rule = "must be met by some T up to 2**20"
+        require(least is not None, name, rule, getattr(config, name))
+        assert least is not None
+        block = next_divisor(setting.num_clients, setting.cohort_size, least) or least
+    return Demands(
+        config.want_privacy,
+        config.want_hidden,
+        config.min_cardinality,
+        block=block,
+        least_block=least,
+        max_auc=auc,
+        max_advantage=advantage,
+        prevalence=config.prevalence,
+    )
 
 
 def _setting(config: AdviseConfig, measured: Measured | None) -> Setting:
@@ -218,7 +247,9 @@ def advise(
         **settings: Others of `AdviseConfig`, among them `log`, a file of any format
             that `privacy.read_log` reads, in which all of the above are measured;
             `loss_rate`, the chance to be lost inside a round; `want_privacy`,
-            `want_hidden`, `min_cardinality`.
+            `want_hidden`, `min_cardinality`; `max_auc` or `max_advantage` of any test
+            of a property that a fraction `prevalence` of the clients has, which give
+            the least T of blocks that meets them (`privacy.attribute_bound`).
 
     Returns:
         What each scheme gives and which to take: printable, a table in notebooks, with

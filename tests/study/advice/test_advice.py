@@ -519,3 +519,45 @@ def test_two_assignments_have_two_sizes() -> None:
         for seed in range(3)
     }
     assert len(sizes) > 1
+
+
+@pytest.mark.parametrize(
+    ("clients", "cohort", "max_auc", "least", "block"),
+    [
+        (120, 12, 0.75, 5, 6),  # 5 does not divide 12, the next T does
+        (100, 20, 0.75, 5, 5),
+        (128, 64, 0.70, 8, 8),
+        (128, 64, 0.60, 32, 32),
+        (121, 13, 0.75, 5, 5),  # no T divides both, so some clients stay out
+    ],
+)
+def test_a_bound_on_tests_of_clients_gives_the_least_blocks(
+    clients: int, cohort: int, max_auc: float, least: int, block: int
+) -> None:
+    found = study.advise(clients, cohort, 0.01, trials=0, max_auc=max_auc)
+    assert found.chosen is not None
+    assert (found.demands.least_block, found.demands.block) == (least, block)
+    # crossing partitions have the same weak T, but their clients part
+    assert found.chosen.strong_privacy >= block
+    assert found.chosen.scheme in (f"batch_partitioning:{block}", "partition")
+    assert privacy.attribute_bound(found.chosen.strong_privacy).auc <= max_auc
+    words = " ".join(found.sentences)
+    assert f"T = {least} is the least for which no test" in words
+    assert (f"the next one is {block}." in words) == (block > least)
+    assert "stays visible (TPR" in words
+
+
+def test_advantage_and_prevalence_count_as_well() -> None:
+    found = study.advise(64, 16, 0.01, trials=0, max_advantage=0.3, prevalence=0.1)
+    least = next(
+        t for t in range(1, 99) if privacy.attribute_bound(t, 0.1).advantage <= 0.3
+    )
+    assert found.demands.least_block == least
+    both = study.advise(
+        64, 16, 0.01, trials=0, max_auc=0.7, max_advantage=0.5, want_privacy=16
+    )
+    assert both.demands.least_block == 8  # advantage .5 needs two only
+    assert both.chosen is not None
+    assert both.chosen.weak_lower == 16
+    bound = "exceeds AUC 0.7 and advantage 0.5."
+    assert any(bound in sentence for sentence in both.sentences)
