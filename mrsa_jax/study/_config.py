@@ -161,6 +161,12 @@ class _Trials(_Study):
 
     trials: Size = 50
     """Trials of each scheme."""
+    values: Annotated[str | None, shown("LAW")] = None
+    """Also report how many clients' values the sums determine, if values are whole
+    numbers that never change: bits:P (1 with probability P) or levels:L (uniform over
+    0 to L-1). Values are drawn for the first 3 trials, and each integer program may
+    take 100 branches. Default: not reported.
+    """
 
 
 @dataclasses.dataclass(frozen=True)
@@ -206,13 +212,6 @@ class SimulateConfig(_Output, DriftSettings, _Schemes, _Trials):
     """Study client selection alone, without training: many trials of each scheme."""
 
     rounds: Size = 200
-
-    values: Annotated[str | None, shown("LAW")] = None
-    """Also report how many clients' values the sums determine, if values are whole
-    numbers that never change: bits:P (1 with probability P) or levels:L (uniform over
-    0 to L-1). Values are drawn for the first 3 trials, and each integer program may
-    take 100 branches. Default: not reported.
-    """
 
 
 @dataclasses.dataclass(frozen=True)
