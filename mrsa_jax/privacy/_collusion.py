@@ -2,7 +2,6 @@
 
 By the sums, and by corrupt neighbours.
 
-By the sums, and by corrupt neighbours.
 Two routes lead a server with corrupt clients to an honest client's update. By the sums:
 what is left of them, once the corrupt clients' updates are subtracted, is that update
 (`_coalitions`). By neighbours, where SecAgg+ (Bell et al., CCS 2020) makes the sums:

@@ -544,10 +544,7 @@ def among(
 
 
 def noise_root(noise: Any, spread: Any, P: np.ndarray | Array) -> np.ndarray | None:
-    """Return the noise in spreads: deviations, or a root of its covariance.
-
-    Its standard deviations, or its root, in spreads.
-    """
+    """Return the noise in spreads: deviations, or a root of its covariance."""
     deviation = check_spread(spread)
     checked = check_noise(noise, P.shape[-2])
     if checked is None:
