@@ -36,6 +36,8 @@ from mrsa_watch.logs import ParticipationLog
 _MOST_GROUPS = 2000  # of clients with equal columns, for a search of plain sums
 _PLAIN = "plain sums"
 _JOINING = "who exposes whom"
+# parts of the vector, each with its audit
+_Pairs = Sequence[tuple[Part, Audit]]
 _GROUP_EFFORT = 0.25  # a sixth of what weak privacy may take
 _JOINING_EFFORT = 0.25
 
@@ -361,20 +363,25 @@ def merged(
     # all of them are right together with a smaller probability than each alone
     spare = math.ceil(math.log2(len(parts)))
     audits = [_with_fewer_bits(audit, spare) for audit in audits]
-    weak = _weak(log, parts, audits)
+    pairs = list(zip(parts, audits, strict=True))
+    # parts with a sum of some clients
+    summed = [(part, audit) for part, audit in pairs if audit.weak.rank]
+    weak = _weak(log, summed)
+    if weak is None:
+        weak = dataclasses.replace(audits[0].weak, witness=(0,) * len(log.rounds))
     exposed = _exposed(log, audits)
-    group, members = _group(log, parts, audits)
+    group, members = _group(log, summed)
     exposed_clients = {client for client, _ in exposed}
     joining = [
         each._replace(text=f"In part {printable(part.name)}: {each.text}")
-        for part, audit in zip(parts, audits, strict=True)
+        for part, audit in pairs
         for each in audit.joining
         if each.client not in exposed_clients
     ]
     joining.sort(key=lambda each: each.fewest)
     most = max((len(audit.joining) for audit in audits), default=0)
     hidden: dict[str, Any] = {
-        name: _hidden_of_parts(log, parts, audits, name, weak)
+        name: _hidden_of_parts(log, pairs, name, weak)
         for name in ("hidden", "updates", "lasting")
     }
     strong = [audit.strong for audit in audits if audit.strong is not None]
@@ -388,9 +395,7 @@ def merged(
         recipe=Recipe.of(log, weak.witness, weak.support) if weak.rank else None,
         joining=tuple(joining[:most]),
         pending=tuple(dict.fromkeys(itertools.chain(*(a.pending for a in audits)))),
-        parts=tuple(
-            (part.name, audit) for part, audit in zip(parts, audits, strict=True)
-        ),
+        parts=tuple((part.name, audit) for part, audit in pairs),
         **hidden,
         **_of_log(log),
         **whole,
@@ -413,19 +418,16 @@ def _of_whole(part: Part, witness: Sequence[int], count: int) -> tuple[int, ...]
     return tuple(of_row.get(row, 0) for row in range(count))
 
 
-def _weak(
-    log: ParticipationLog, parts: Sequence[Part], audits: Sequence[Audit]
-) -> WeakPrivacy:
-    """Return the least of the parts' weak privacies, with the witness of its part."""
-    summed = [
-        (part, audit.weak)
-        for part, audit in zip(parts, audits, strict=True)
-        if audit.weak.rank
-    ]
+def _weak(log: ParticipationLog, summed: _Pairs) -> WeakPrivacy | None:
+    """Return the least of the parts' weak privacies, with the witness of its part.
+
+    None where no part has a sum.
+    """
     if not summed:
-        return dataclasses.replace(audits[0].weak, witness=(0,) * len(log.rounds))
-    every = [weak for _, weak in summed]
-    part, best = min(summed, key=lambda each: each[1].upper or 0)
+        return None
+    every = [audit.weak for _, audit in summed]
+    part, least = min(summed, key=lambda each: each[1].weak.upper or 0)
+    best = least.weak
     lowest = min(every, key=lambda weak: weak.lower or 0)
     lower = lowest.lower or 0
     is_proven = all(
@@ -433,7 +435,8 @@ def _weak(
         for weak in every
     )
     since: dict[int, int] = {}
-    for each, weak in summed:
+    for each, audit in summed:
+        weak = audit.weak
         for client, row in zip(weak.exposed, weak.exposed_since, strict=True):
             i = each.clients[client]
             j = each.rows[row]
@@ -471,30 +474,26 @@ def _exposed(
 
 
 def _hidden_of_parts(
-    log: ParticipationLog,
-    parts: Sequence[Part],
-    audits: Sequence[Audit],
-    name: str,
-    weak: WeakPrivacy,
+    log: ParticipationLog, pairs: _Pairs, name: str, weak: WeakPrivacy
 ) -> Hidden | None:
     """Merge the parts' values of hidden among: the worst of each client.
 
     None unless that is known of every part in which a client took part.
     """
-    pairs = [
+    reports = [
         (part, getattr(audit, name))
-        for part, audit in zip(parts, audits, strict=True)
+        for part, audit in pairs
         if audit.weak.lower is not None or getattr(audit, name) is not None
     ]
-    if not weak.rank or any(hidden is None for _, hidden in pairs):
+    if not weak.rank or any(hidden is None for _, hidden in reports):
         return None
     values = np.full(len(log.clients), np.inf)
-    for part, hidden in pairs:
+    for part, hidden in reports:
         values[part.clients] = np.minimum(values[part.clients], hidden.values)
     # whoever is exposed by one part is so whatever floats do not know of the others
-    for part, hidden in pairs:
+    for part, hidden in reports:
         values[np.array(part.clients)[hidden.values == 1.0]] = 1.0
-    _, last = pairs[-1]
+    _, last = reports[-1]
     exposed = list(weak.exposed)
     if last.drifting is not None:
         exposed = np.flatnonzero(values == 1.0).tolist()
@@ -503,17 +502,12 @@ def _hidden_of_parts(
 
 
 def _group(
-    log: ParticipationLog, parts: Sequence[Part], audits: Sequence[Audit]
+    log: ParticipationLog, summed: _Pairs
 ) -> tuple[UnweightedGroup | None, tuple[Any, ...]]:
     """Return the smallest group whose plain sum follows in a part, and its names.
 
     None until all parts are searched.
     """
-    summed = [
-        (part, audit)
-        for part, audit in zip(parts, audits, strict=True)
-        if audit.weak.rank
-    ]
     searched = [
         (part, audit, audit.group) for part, audit in summed if audit.group is not None
     ]

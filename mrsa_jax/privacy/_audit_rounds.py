@@ -2,7 +2,6 @@
 
 Who was exposed, and between which bounds weak T lay.
 
-Who was exposed, and between which bounds weak T lay.
 Everything follows from first exposures, classes of equal columns, the lightest sum so
 far, the audit's own interval (a lower bound of weak T after the last round is one after
 every round), and the bounds in bulk where the history is small enough for them, whose

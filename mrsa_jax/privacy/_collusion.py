@@ -2,7 +2,6 @@
 
 By the sums, and by corrupt neighbours.
 
-By the sums, and by corrupt neighbours.
 Two routes lead a server with corrupt clients to an honest client's update. By the sums:
 what is left of them, once the corrupt clients' updates are subtracted, is that update
 (`_coalitions`). By neighbours, where SecAgg+ (Bell et al., CCS 2020) makes the sums:
@@ -152,9 +151,9 @@ def collusion_risk(
 
     Edge cases: a coalition of nobody exposes whom the sums expose alone
     (`first_exposure`). Who is in no sum is never exposed. In rounds of at most
-    `degree` + 1 clients all are neighbours. Rounds are taken to have no dropouts after shares
-    were sent: neighbours that are lost would be corrupt all the same, and the graph is
-    drawn among the clients of the sum.
+    `degree` + 1 clients all are neighbours. Rounds are taken to have no dropouts after
+    shares were sent: neighbours that are lost would be corrupt all the same, and the
+    graph is drawn among the clients of the sum.
 
     Examples:
         >>> import mrsa_jax as mj

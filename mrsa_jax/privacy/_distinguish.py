@@ -106,8 +106,8 @@ class Distinguishability:
 
         T - 1 others that always move with client i add at least (T - 1) s^2 p_i p_i^T
         to the covariance of the sums (in Loewner's order), so 1/mu^2 >= 1/alone^2 +
-        (T - 1) (s/shift)^2. It holds as long as their updates do not change from round to
-        round.
+        (T - 1) (s/shift)^2. It holds as long as their updates do not change from round
+        to round.
 
         Args:
             privacy_target: T, clients who only take part together.

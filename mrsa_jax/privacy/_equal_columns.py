@@ -46,7 +46,7 @@ def merge_equal_columns(histories: np.ndarray) -> Merged:
         >>> found.histories.tolist()
         [[[1, 0, 0, 2], [1, 0, 0, 1]]]
     """
-    order, begins = _sorted(histories, last_only=True)
+    order, begins = sorted_columns(histories, last_only=True)
     batch, clients = order.shape
     sizes = _run_lengths(begins)[:, 0]
     place = np.arange(clients, dtype=np.int32)
@@ -82,7 +82,7 @@ def class_sizes(
         >>> class_sizes(np.array([[[1, 1, 0], [1, 0, 0]]]), last_only=False).tolist()
         [[[2.0, 2.0, 1.0], [1.0, 1.0, 1.0]]]
     """
-    order, begins = _sorted(histories, last_only=last_only)
+    order, begins = sorted_columns(histories, last_only=last_only)
     sizes = np.empty(begins.shape)
     np.put_along_axis(sizes, order[:, None, :], _run_lengths(begins), axis=-1)
     return sizes
@@ -114,7 +114,9 @@ def wide_classes(history: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
     return (members, label) if is_equal else None
 
 
-def _sorted(histories: np.ndarray, *, last_only: bool) -> tuple[np.ndarray, np.ndarray]:
+def sorted_columns(
+    histories: np.ndarray, *, last_only: bool
+) -> tuple[np.ndarray, np.ndarray]:
     """Order columns so that equal ones follow each other, and mark the classes.
 
     In lexicographic order, so that the classes of fewer rounds are runs as well.

@@ -243,7 +243,10 @@ def _units(lists, ends, i, ones, scale, gram, unit):
 
 @compiled
 def leverage_trials(history, ranks, is_due, most, leverages, rows, growth, sums):
-    """Find the leverages of trials by one factor of their Gram matrix, if that will do.
+    """Find the leverages of trials by one factor of their Gram matrix, or by two.
+
+    A second factor, of the rows that the first one makes, is taken where one does not
+    do.
 
     Args:
         history: As for `collapse`.
@@ -251,7 +254,7 @@ def leverage_trials(history, ranks, is_due, most, leverages, rows, growth, sums)
             independent.
         is_due: bool `[trials]`, which trials.
         most: float64 `[trials]`: up to this sum of the squares of the rows' absolute
-            sums of the factor, of rows of length 1, it will do.
+            sums of the factor, of rows of length 1, one factor will do.
         leverages: float64 `[trials, clients]`, filled.
         rows: float64 `[trials, clients]`, filled with the squared lengths of columns of
             these rows.
@@ -265,60 +268,33 @@ def leverage_trials(history, ranks, is_due, most, leverages, rows, growth, sums)
             continue
         rank = ranks[b, -1]
         lists, ends, gram = gram_of(history[b], ranks[b])
-        scale, lengths, ones, unit = (
-            np.empty(rank),
-            np.empty(rank),
-            np.empty(rank),
-            np.empty(rank),
-        )
+        scale, lengths, ones = np.empty(rank), np.empty(rank), np.ones(rank)
         sums[b], growth[b] = _first_factor(gram, scale, lengths), np.nan
-        if sums[b] > most[b]:
+        if not np.isfinite(sums[b]):
             continue
-        growth[b] = 0.0
-        for k in range(rank):
-            growth[b] += lengths[k]
-            ones[k] = 1.0
-        for i in range(clients):
-            rows[b, i] = _units(lists, ends, i, ones, scale, gram, unit)
-            leverages[b, i] = 0.0
-            for k in range(rank):
-                leverages[b, i] += unit[k] * unit[k]
-
-
-@compiled
-def leverage_trials_again(history, ranks, is_due, leverages, rows, growth):
-    """Find the leverages of trials by a second factor, of what the first one makes.
-
-    The arguments are those of `leverage_trials`, which is called with these trials
-    before.
-    """
-    clients = history.shape[2]
-    for b in range(history.shape[0]):
-        if not is_due[b]:
-            continue
-        rank = ranks[b, -1]
-        lists, ends, gram = gram_of(history[b], ranks[b])
-        scale, lengths, ones, line = (
-            np.empty(rank),
-            np.empty(rank),
-            np.ones(rank),
-            np.empty(rank),
-        )
-        _first_factor(gram, scale, lengths)
-        units, every = np.empty((clients, rank)), np.arange(rank).astype(np.int32)
+        units = np.empty((clients, rank))
         for i in range(clients):
             rows[b, i] = _units(lists, ends, i, ones, scale, gram, units[i])
-        if not _second_factor(units, gram):
+        is_twice = sums[b] > most[b]
+        if is_twice and not _second_factor(units, gram):
             continue
         growth[b] = 0.0
         for k in range(rank):
-            length = 0.0
-            for i in range(k + 1):
-                length += abs(gram[i, k]) * np.sqrt(lengths[i])
-            growth[b] += length * length
+            square = lengths[k]
+            if is_twice:
+                length = 0.0
+                for i in range(k + 1):
+                    length += abs(gram[i, k]) * np.sqrt(lengths[i])
+                square = length * length
+            growth[b] += square
+        line, every = np.empty(rank), np.arange(rank).astype(np.int32)
         for i in range(clients):
-            _combine(every, units[i], gram, line)
-            leverages[b, i] = (line * line).sum()
+            if is_twice:
+                _combine(every, units[i], gram, line)
+                units[i, :] = line
+            leverages[b, i] = 0.0
+            for k in range(rank):
+                leverages[b, i] += units[i, k] * units[i, k]
 
 
 @compiled

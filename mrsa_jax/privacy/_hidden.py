@@ -202,11 +202,11 @@ def hidden_among(
     worst of all drifts that clients share: h never falls as memory or share rises. R =
     1 gives the number of clients in the round.
 
-    **What lasts** (`of="lasting"`) is the part of an update that has the memory, without
-    what is fresh in each round: what a client *is* shows in it. Of its variance all
-    sums explain the share h = c^T ((P P^T) o K + Omega/s^2)^-1 c / a with a the share
-    that lasts, K = a R + (1 - a) I and c = a D_i R e_r. Fresh parts average out over
-    many rounds, so what lasts comes to light although each update stays hidden.
+    **What lasts** (`of="lasting"`) is the part of an update that has the memory,
+    without what is fresh in each round: what a client *is* shows in it. Of its variance
+    all sums explain the share h = c^T ((P P^T) o K + Omega/s^2)^-1 c / a with a the
+    share that lasts, K = a R + (1 - a) I and c = a D_i R e_r. Fresh parts average out
+    over many rounds, so what lasts comes to light although each update stays hidden.
 
     Args:
         P: Participation matrix, bools or integer weights, `[..., rounds, clients]`; a
@@ -322,7 +322,7 @@ def _of_unlike(
     of: Any,
     how: str,
 ) -> np.ndarray:
-    """Return `hidden_among` of clients that are not alike, whose values must be known."""
+    """Return `hidden_among` of clients that are not alike; values must be known."""
     rule = "must be known: a traced history or drift has no figure with `covariance`"
     is_known = not is_traced(P, covariance, memory, share, noise, spread)
     require(is_known, "P", rule, "a traced value")
@@ -367,7 +367,7 @@ def _drift(
 def _what_lasts(
     memory: Any, share: Any, rounds: int, of: Any
 ) -> np.ndarray | Array | None:
-    """Return the covariance a R of what lasts over the rounds; None for whole updates."""
+    """Return the covariance a R of what lasts; None for whole updates."""
     rule = 'must be "update" or "lasting"'
     require(isinstance(of, str) and of in ("update", "lasting"), "of", rule, of)
     if of == "update" or _never_changes(memory, share):
@@ -544,10 +544,7 @@ def among(
 
 
 def noise_root(noise: Any, spread: Any, P: np.ndarray | Array) -> np.ndarray | None:
-    """Return the noise in spreads: deviations, or a root of its covariance.
-
-    Its standard deviations, or its root, in spreads.
-    """
+    """Return the noise in spreads: deviations, or a root of its covariance."""
     deviation = check_spread(spread)
     checked = check_noise(noise, P.shape[-2])
     if checked is None:

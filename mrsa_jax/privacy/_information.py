@@ -31,12 +31,12 @@ from mrsa_jax.privacy._coalitions import check_coalition, without
 from mrsa_jax.privacy._hidden import among, noise_root, without_members
 from mrsa_jax.privacy._leverage import Request
 from mrsa_jax.privacy._updates import (
-    TRACED_NEAR,
     as_floats,
     covariances,
     decided,
     exponents_of,
     grams_of,
+    is_nearly_semidefinite,
     kernel_of,
     noise_of,
     participations,
@@ -201,16 +201,11 @@ def _traced(
 
 def _is_covariance(noise: Array) -> Array:
     """Return whether a traced matrix is one, up to what floats of 32 bits round."""
-    scale = jnp.sqrt(jnp.maximum(jnp.diagonal(noise), 0.0))
+    variances = jnp.diagonal(noise)
+    scale = jnp.sqrt(jnp.maximum(variances, 0.0))
     over = jnp.where(scale > 0, scale, 1.0)
     ratios = noise / over[:, None] / over[None]
-    finite = jnp.where(jnp.isfinite(ratios), ratios, 0.0)
-    is_symmetric = jnp.abs(finite - finite.T).max() <= TRACED_NEAR
-    least = jnp.linalg.eigvalsh((finite + finite.T) / 2)[0]
-    is_positive = (jnp.diagonal(noise) >= 0).all() & (
-        least >= -TRACED_NEAR * len(noise)
-    )
-    return is_symmetric & is_positive & jnp.isfinite(noise).all()
+    return is_nearly_semidefinite(ratios) & (variances >= 0).all()
 
 
 def _bits(

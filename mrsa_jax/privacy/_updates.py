@@ -41,8 +41,8 @@ from mrsa_watch._base.errors import check_number, require
 
 MOST_MEMORY = 1 - 1e-6
 _LEAST_EIGENVALUE = 1e-7
-# what floats of 32 bits may take off the rules of a kernel that is traced
-TRACED_NEAR = 2e-6
+# what floats of 32 bits may take off the rules of a matrix that is traced
+_TRACED_NEAR = 2e-6
 
 
 def kernel_of(
@@ -100,21 +100,25 @@ def traced_kernel(memory: Any, rounds: int, share: Any, dtype: Any) -> Array:
             f"shape {lag_memory.shape}",
         )
         kernel = (lag_memory + lag_memory.T) / 2
-        gaps = (
-            jnp.abs(lag_memory - lag_memory.T).max(),
-            jnp.abs(jnp.diagonal(lag_memory) - 1).max(),
-        )
-        least = jnp.linalg.eigvalsh(jnp.where(jnp.isfinite(kernel), kernel, 0))[0]
-        legal = (
-            (gaps[0] <= TRACED_NEAR)
-            & (gaps[1] <= TRACED_NEAR)
-            & (least >= -TRACED_NEAR * rounds)
-        )
+        gap = jnp.abs(jnp.diagonal(lag_memory) - 1).max()
+        legal = is_nearly_semidefinite(lag_memory) & (gap <= _TRACED_NEAR)
         is_one_round = (kernel == 1) | on_device(lags == 0)
     legal &= is_chance(lasting)
     return nan_unless(
         legal, jnp.where(is_one_round, jnp.ones_like(kernel), lasting * kernel)
     )
+
+
+def is_nearly_semidefinite(matrix: Array) -> Array:
+    """Return whether a traced matrix is a covariance of variances of about 1.
+
+    Symmetric and positive semidefinite, up to rounding of floats of 32 bits.
+    """
+    is_finite = jnp.isfinite(matrix)
+    finite = jnp.where(is_finite, matrix, 0.0)
+    is_symmetric = jnp.abs(finite - finite.T).max() <= _TRACED_NEAR
+    least = jnp.linalg.eigvalsh((finite + finite.T) / 2)[0]
+    return is_symmetric & (least >= -_TRACED_NEAR * len(matrix)) & is_finite.all()
 
 
 def noise_of(
@@ -474,7 +478,7 @@ def _fill(
 
 
 def factor_of(whole: np.ndarray) -> tuple[np.ndarray, np.ndarray, float]:
-    """Return L^-1 of a covariance's correlations, their scales, and the shares' error."""
+    """Return L^-1 of a covariance's correlations, scales, and the shares' error."""
     scales = 1 / np.sqrt(np.diagonal(whole))
     inverse, error, _ = _inverse_root(whole * scales[:, None] * scales)
     return inverse, scales, error

@@ -217,11 +217,9 @@ def weak_steps(
     state = _Known.of(groups, min(most, _SOON_SECONDS), progress)
     bound_seconds = leverage_seconds(state.space.rank, groups.num_groups)
     if soon.left < budget.left and (state.is_open or not soon.allows(bound_seconds)):
-        yield state.answer(
-            next(_narrow(state.space, state.sieve, state.alone, soon, None))
-        )
+        yield state.answer(next(_narrow(state, soon, None)))
         state = _Known.of(groups, most, progress) if state.is_open else state
-    for step in _narrow(state.space, state.sieve, state.alone, budget, progress):
+    for step in _narrow(state, budget, progress):
         yield state.answer(step)
 
 
@@ -314,12 +312,13 @@ class _Step(NamedTuple):
 
 
 def _narrow(
-    space: Space, sieve: Sieve, alone: Alone, budget: Budget, progress: Progress | None
+    state: _Known, budget: Budget, progress: Progress | None
 ) -> Iterator[_Step]:
     """Yield narrower and narrower intervals: search up from below and down from above.
 
     Until both meet or what is left of the budget does not allow a step.
     """
+    space, sieve, alone = state.space, state.sieve, state.alone
     best = min([space.lightest_row(), *alone.vectors], key=lambda vector: vector.weight)
     if alone.groups and not alone.vectors and budget.allows(sieve.single_seconds):
         single = sieve.lightest_single()
@@ -344,12 +343,13 @@ def _narrow(
     first = _Step(lower, method, best)
     yield first
     steps = _by_pairs if len(sizes) > _MOST_GROUPS else _by_searches
-    yield from steps(space, sieve, first, budget, progress)
+    yield from steps(state, first, budget, progress)
 
 
 def _by_searches(
-    space: Space, sieve: Sieve, step: _Step, budget: Budget, progress: Progress | None
+    state: _Known, step: _Step, budget: Budget, progress: Progress | None
 ) -> Iterator[_Step]:
+    space, sieve = state.space, state.sieve
     lower, method, best = step
     has_guessed = False
     has_duals = False
@@ -388,12 +388,13 @@ def _by_searches(
 
 
 def _by_pairs(
-    space: Space, sieve: Sieve, step: _Step, budget: Budget, progress: Progress | None
+    state: _Known, step: _Step, budget: Budget, progress: Progress | None
 ) -> Iterator[_Step]:
     """Decide single groups and pairs of them.
 
     Heavier vectors only by differences of rounds.
     """
+    space, sieve = state.space, state.sieve
     lower, method, best = step
     vectors = [best]
     if budget.allows(_few_seconds(space)):

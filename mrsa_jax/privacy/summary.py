@@ -237,14 +237,11 @@ def _measure(
     """
     if not is_due.any():  # and nothing is compiled for it
         return
-    of_rows = _loops_of_rows()
     leverages, rows = np.zeros((2, *shares.shape))
     growth, sums = np.zeros((2, len(shares)))
     most = np.array([_ONCE / rest_of_one(int(rank), 1.0) for rank in ranks[:, -1]])
-    of_rows.leverage_trials(history, ranks, is_due, most, leverages, rows, growth, sums)
-    again = is_due & (sums > most) & np.isfinite(sums)
-    if again.any():
-        of_rows.leverage_trials_again(history, ranks, again, leverages, rows, growth)
+    filled = leverages, rows, growth, sums
+    _loops_of_rows().leverage_trials(history, ranks, is_due, most, *filled)
     for b in np.flatnonzero(is_due):
         count, once = int(ranks[b, -1]), sums[b] <= most[b]
         last = (

@@ -208,8 +208,6 @@ def _sparsest(
     """Return the support of the shortest `target` plus combination.
 
     It is 1 at a column if one is passed. None if the program has no solution.
-
-    None if the program has no solution.
     """
     from scipy import optimize, sparse
 
@@ -238,8 +236,6 @@ def information_sets(
     matrix: np.ndarray, weights: np.ndarray, below: int, attempts: int, seed: int
 ) -> Iterator[np.ndarray | None]:
     """Yield supports by random echelon forms, each lighter than the one before.
-
-    And None after every few forms that found nothing.
 
     And None after every few forms that found nothing.
     """
