@@ -206,12 +206,9 @@ def explorer(
         "colour": (_NONE, *few),
         "facet": (_NONE, *few),
     }
-    first = {
-        "x": names[0],
-        "y": _PAIRS,
-        "colour": "scheme" if "scheme" in few else _NONE,
-        "facet": _NONE,
-    }
+    # what each begins with: its first option, and colours of schemes
+    first = {name: options[0] for name, options in kinds.items()}
+    first["colour"] = "scheme" if "scheme" in few else _NONE
     values = {name: choices[name] or usual for name, usual in first.items()}
     controls = [
         Control(name, name, options=tuple(dict.fromkeys((*options, values[name]))))

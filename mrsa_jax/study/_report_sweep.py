@@ -109,9 +109,8 @@ def _verdict(rows: pd.DataFrame) -> tuple[str, str] | None:
         return None
     exposed = int((rows["exposed_clients"] > 0).sum())
     if exposed:
-        return "bad", "exposed" if exposed == len(
-            rows
-        ) else f"exposed in {exposed} of {len(rows)}"
+        some = f" in {exposed} of {len(rows)}" * (exposed < len(rows))
+        return "bad", f"exposed{some}"
     lasts = "guaranteed_privacy" in rows and bool(
         (rows["guaranteed_privacy"] > 1).all()
     )
