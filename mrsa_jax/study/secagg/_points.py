@@ -50,7 +50,7 @@ _ENTRY = {"sets": 0, "array": 16, "real": 48, "trials": 0}
 
 
 def secagg_bytes(config: SecaggConfig) -> int:
-    """Return about how many bytes a round or a failure study needs, fewer if sparse."""
+    """Estimate the bytes that one round or a failure study needs, fewer if sparse."""
     kind = "trials" if config.trials is not None else config.fidelity or "array"
     entries = config.num_clients * config.dim
     return _PROGRAMS + _PAIR[kind] * config.num_clients**2 + _ENTRY[kind] * entries
