@@ -197,9 +197,7 @@ def explorer(
     """
     names = _points.point_columns(results)
     check_columns(table, **choices)
-    measured = [
-        str(n) for n in table if table[n].dtype.kind in "iuf" and n not in names
-    ]
+    measured = _points.numeric(table, *names)
     # a facet or a colour per value: no more than a reader can tell apart
     few = [n for n in names if 1 < table[n].nunique() <= _MOST_FACETS]
     kinds = {
@@ -208,12 +206,9 @@ def explorer(
         "colour": (_NONE, *few),
         "facet": (_NONE, *few),
     }
-    first = {
-        "x": names[0],
-        "y": _PAIRS,
-        "colour": "scheme" if "scheme" in few else _NONE,
-        "facet": _NONE,
-    }
+    # what each begins with: its first option, and colours of schemes
+    first = {name: options[0] for name, options in kinds.items()}
+    first["colour"] = "scheme" if "scheme" in few else _NONE
     values = {name: choices[name] or usual for name, usual in first.items()}
     controls = [
         Control(name, name, options=tuple(dict.fromkeys((*options, values[name]))))
@@ -368,7 +363,8 @@ def _table(
         n for n, quantity_of in QUANTITIES.items() if quantity_of.heading and n in table
     ]
     columns = list(dict.fromkeys([*columns, *map(str, table)]))
-    is_text = {name: table[name].dtype.kind not in "iuf" for name in columns}
+    numbers = _points.numeric(table)
+    is_text = {name: name not in numbers for name in columns}
     head = table.head(_MOST_ROWS)[columns]
     rows = [
         [

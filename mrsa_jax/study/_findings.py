@@ -330,9 +330,8 @@ def _rows(audit: Audit) -> list[tuple[str, str, str]]:
     exposed, *others = first_rows(audit)
     if not others:
         return [exposed]
-    noisy, plain = [], []
-    if audit.noisy is not None:
-        noisy = audit.noisy.rows()
+    noisy = [] if audit.noisy is None else audit.noisy.rows()
+    plain = []
     group = audit.group
     if group is not None and group.upper is not None:
         sizes = (

@@ -171,8 +171,7 @@ def attack_segments(
     sent: np.ndarray = truth
     if aggregation.clip_norm is not None:
         norm = jnp.float32(aggregation.clip_norm)
-        shortened = [quantize.shortened(on_device(row), norm) for row in truth]
-        sent = np.stack(list(map(np.asarray, shortened)))
+        sent = np.stack([quantize.shortened(on_device(row), norm) for row in truth])
     sums = [
         np.zeros((len(rows), stop - start), np.float32)
         for rows, (start, stop) in zip(

@@ -180,12 +180,9 @@ def _found(label: str, rows: Rows, scores: Rows) -> Series:
         measured = [row for row in rows if row["lower"] is not None]
         above = any(float(row["lower"]) > size(row["ledger_mu"]) for row in measured)
         strange = any("NOISE" in str(row.get("verdict", "")) for row in rows)
-        verdict = (
-            ("bad", "noise not as planned")
-            if strange
-            else ("good", "within the ledger")
-        )
-        verdict = ("bad", "above the ledger") if above else verdict
+        verdict = ("good", "within the ledger")
+        if above or strange:
+            verdict = ("bad", "above the ledger" if above else "noise not as planned")
         return Series(label, verdict, words)
     # the client that is found most often decides
     most = max((float(row["tpr"]) for row in at_rate), default=0.0)
@@ -345,16 +342,14 @@ def labelled(options: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     Args:
         options: The schemes, as its `advice.json` has them.
     """
-    labels = [str(one["label"]) for one in options]
     relabelled = []
-    for label, option in zip(labels, options, strict=True):
-        alike = [
-            one for other, one in zip(labels, options, strict=True) if other == label
-        ]
+    for option in options:
+        label = str(option["label"])
+        alike = [other for other in options if str(other["label"]) == label]
         sizes = [
             f"{symbol} = {option.get(name)}"
             for name, symbol in _SIZES.items()
-            if len({str(one.get(name)) for one in alike}) > 1
+            if len({str(other.get(name)) for other in alike}) > 1
         ]
         relabelled.append(
             {**option, "label": f"{label} ({', '.join(sizes)})" if sizes else label}
@@ -370,11 +365,8 @@ def options_chart(options: Sequence[Mapping[str, Any]]) -> Chart:
     """
     lines = []
     for option in options:
-        label, hidden, size = (
-            str(option["label"]),
-            option["hidden_worst"],
-            option["cardinality"],
-        )
+        names = ("label", "hidden_worst", "cardinality")
+        label, hidden, size = map(option.__getitem__, names)
         if hidden is not None and size is not None:
             among = hidden_words(hidden) if hidden == hidden else "-"
             words = f"{label}: hidden among {among}, {number(size)} clients per round"

@@ -63,11 +63,21 @@ def _pairs(table: pd.DataFrame, names: Sequence[str]) -> list[tuple[str, str]]:
     pairs = [(x, y) for x, y in _PAIRS if has(x, y)]
     if pairs or not len(table):
         return pairs
-    numbers = [str(n) for n in table if table[n].dtype.kind in "iuf"]
-    measured = [n for n in numbers if n not in names and n != "seconds" and has(n)]
+    numbers = numeric(table)
     along = [n for n in names if n in numbers]
+    measured = [n for n in numeric(table, *names, "seconds") if has(n)]
     free = [*along[:1], *measured]
     return [(free[0], free[1])] if len(free) > 1 and has(free[0], free[1]) else []
+
+
+def numeric(table: pd.DataFrame, *but: str) -> list[str]:
+    """Return the columns of numbers, in their order.
+
+    Args:
+        table: A row per point.
+        *but: Columns that are left out.
+    """
+    return [str(n) for n in table if table[n].dtype.kind in "iuf" and n not in but]
 
 
 def words_of(table: pd.DataFrame, names: Sequence[str], x: str, y: str) -> list[str]:
@@ -89,7 +99,7 @@ def sweep_chart(
     """Return the chart of one quantity of a sweep; the caption names pooled axes."""
     if x in columns_of(results, "seed"):  # no curve runs over them
         table = table.assign(**{x: table[x].astype(str)})
-    values = table[x].to_numpy(float) if table[x].dtype.kind in "iuf" else np.zeros(1)
+    values = table[x].to_numpy(float) if x in numeric(table) else np.zeros(1)
     is_wide = values.min() > 0 and values.max() >= _WIDE * values.min()
     about = quantity(name)
     title = about.title or heading(name).capitalize()

@@ -5,14 +5,16 @@ from __future__ import annotations
 import sys
 import time
 import warnings
-from collections.abc import Callable
-from typing import Any, Protocol, runtime_checkable
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 
 from mrsa_jax._core.memory import bytes_in_words
 from mrsa_jax._core.status import Status
 from mrsa_watch._base.errors import require
+
+Item = TypeVar("Item")
 
 
 @runtime_checkable
@@ -165,6 +167,14 @@ def warn(progress: Progress, text: str) -> None:
         progress.say(text)
     else:
         warnings.warn(text, RuntimeWarning, stacklevel=2)
+
+
+def steps(progress: Progress, name: str, items: Sequence[Item]) -> Iterator[Item]:
+    """Yield items as one stage; each is done when the next is taken."""
+    progress.stage(name, len(items))
+    for done, item in enumerate(items, 1):
+        yield item
+        progress.update(done, len(items))
 
 
 def stages(progress: Progress) -> Callable[[str, int, int], None]:

@@ -157,11 +157,20 @@ def _series(option: Mapping[str, Any]) -> Series:
     elif option.get("is_best"):
         verdict = ("told", "best of its kind")
     words = (
-        f"T {number(option.get('weak_lower'))}; hidden among {_hidden(option)}; "
-        f"{number(option.get('cardinality'), 3)} clients per round on average; "
-        f"{_percent(option.get('skipped'))} of rounds without a sum"
-    )
+        "T {}; hidden among {}; {} clients per round on average; {} of rounds without "
+        "a sum"
+    ).format(*_kept(option))
     return Series(str(option["label"]), verdict, words)
+
+
+def _kept(option: Mapping[str, Any]) -> tuple[str, str, str, str]:
+    """Return T, the size hidden among, mean clients and rounds without a sum."""
+    return (
+        number(option.get("weak_lower")),
+        _hidden(option),
+        number(option.get("cardinality"), 3),
+        _percent(option.get("skipped")),
+    )
 
 
 def _hidden(option: Mapping[str, Any]) -> str:
@@ -183,10 +192,7 @@ def _table(options: list[dict[str, Any]]) -> str:
             (
                 option["label"],
                 mark,
-                number(option.get("weak_lower")),
-                _hidden(option),
-                number(option.get("cardinality"), 3),
-                _percent(option.get("skipped")),
+                *_kept(option),
                 number(played.get("fairness_gap"), 3),
                 number(played.get("weak_lower")),
                 _hidden(played),
@@ -220,10 +226,7 @@ def _policies(content: Mapping[str, Any]) -> str:
     rows = [
         (
             names.get(str(policy["policy"]), str(policy["policy"])),
-            number(policy.get("weak_lower")),
-            _hidden(policy),
-            number(policy.get("cardinality"), 3),
-            _percent(policy.get("skipped")),
+            *_kept(policy),
         )
         for policy in content.get("policies") or []
     ]

@@ -57,11 +57,7 @@ def sweep_charts(
         x: Column that runs along.
         hue: Column that tells curves apart, or None.
     """
-    has = [
-        str(name)
-        for name in table
-        if table[name].dtype.kind in "iuf" and table[name].notna().any()
-    ]
+    has = [name for name in _points.numeric(table) if table[name].notna().any()]
     usual = [name for name in _CURVES if name in has]
     usual_names = {*_points.point_columns(results), *_CURVES, *_STATISTICS}
     others = [
@@ -101,9 +97,7 @@ def over_seeds(
         return table, {}
     # dropna: settings may be None, which pandas takes for missing
     groups = table.groupby(settings, sort=False, dropna=False)
-    measured = [
-        str(n) for n in table if n not in names and table[n].dtype.kind in "iuf"
-    ]
+    measured = _points.numeric(table, *names)
     how: dict[Any, Any] = {
         name: "mean" if quantity(name).statistic == "mean" else "min"
         for name in measured
@@ -124,9 +118,8 @@ def _verdict(rows: pd.DataFrame) -> tuple[str, str] | None:
         return None
     exposed = int((rows["exposed_clients"] > 0).sum())
     if exposed:
-        return "bad", "exposed" if exposed == len(
-            rows
-        ) else f"exposed in {exposed} of {len(rows)}"
+        some = f" in {exposed} of {len(rows)}" * (exposed < len(rows))
+        return "bad", f"exposed{some}"
     lasts = "guaranteed_privacy" in rows and bool(
         (rows["guaranteed_privacy"] > 1).all()
     )
@@ -143,12 +136,8 @@ def _words(rows: pd.DataFrame, names: Sequence[str]) -> str:
     )
     columns = [name for name in usual if name in rows and rows[name].notna().any()]
     if not columns:
-        measured = [
-            str(n) for n in rows if n not in names and rows[n].dtype.kind in "iuf"
-        ]
-        columns = [
-            name for name in measured if not name.endswith(_EDGES) and name != "seconds"
-        ]
+        measured = _points.numeric(rows, *names, "seconds")
+        columns = [name for name in measured if not name.endswith(_EDGES)]
         varied = [name for name in columns if rows[name].nunique() > 1]
         columns = (varied or columns)[:3]
     parts = []
@@ -199,8 +188,8 @@ def default_axes(
             or varied
             or list(names)
         )
-        numbers = [name for name in others if table[name].dtype.kind in "iuf"]
-        x = (numbers or others)[0]
+        numbers = _points.numeric(table)
+        x = next((name for name in others if name in numbers), others[0])
     if hue is None:
         candidates = [
             name for name in (*kinds, *free) if _points.differs(table, name, [x])

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import xarray as xr
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class Row:
     """One scheme after the last round; means over trials where there are several.
 
@@ -113,7 +113,7 @@ class Row:
     all_exposed_after: int | None
     fairness_gap: float
     aggregation_cardinality: float
-    expected_cardinality: float | None
+    expected_cardinality: float | None = None
     cardinality_error: float | None
     skipped_rounds: float
     accuracy: float | None = None
@@ -204,21 +204,14 @@ _OVER_TRIALS: dict[str, Callable[..., float]] = {
     "weak_lower": np.min,
     "weak_upper": np.min,
 }
-_LATEST = (
-    "guaranteed_privacy", "expected_cardinality", "accuracy",
-    "privacy_level", "privacy_level_most", "round_seconds",
-    "tolerated_byzantine", "tolerated_byzantine_most",
-    "update_spread", "update_memory", "update_lasting", "update_mates_worst",
-    "update_mates_correlation", "update_mates_cap", "bits_worst", "bits_median",
-)  # fmt: skip
 _OF_VALUES = ("determined_share", "undecided_share")
 _QUANTILES = {
     "reconstruction_error": 0.5,
     "reconstruction_tenth": 0.1,
     "reconstruction_least": 0.0,
 }
-_WHOLE = ("guaranteed_privacy", "weak_lower", "weak_upper", "tolerated_byzantine",
-          "tolerated_byzantine_most")  # fmt: skip
+_FIELDS = {field.name: str(field.type) for field in dataclasses.fields(Row)}
+_WHOLE = {name for name, kind in _FIELDS.items() if kind.startswith("int")}
 
 
 def summarise(results: xr.Dataset) -> tuple[Row, ...]:
@@ -237,17 +230,18 @@ def _row(scheme: xr.Dataset) -> Row:
     deviation = scheme["cardinality_deviation"]
     # standard error of a mean over all rounds of all trials
     error = float(deviation / np.sqrt(scheme.sizes["round"] * num_trials))
-    values = {name: float(last[name].mean()) for name in _MEANS}
-    numbers: dict[str, _Number] = {
-        **{name: _latest(scheme, name) for name in _LATEST},
+    # a variable of a field's name is its value, unless a rule below reads it otherwise
+    named = {name for name in _FIELDS if name in scheme.data_vars} - {"strong_privacy"}
+    numbers: dict[str, Any] = {
+        **{name: _latest(scheme, name) for name in named},
+        **{name: float(last[name].mean()) for name in _MEANS},
         **{name: _last(last, name, over) for name, over in _OVER_TRIALS.items()},
         **_errors_of_attack(scheme),
         **{name: _mean_of_some(scheme, name) for name in _OF_VALUES},
         **_uploads(scheme),
         **_epsilons(scheme),
     }
-    numbers["guaranteed_privacy"] = numbers["guaranteed_privacy"] or 1
-    fields = values | numbers
+    numbers["guaranteed_privacy"] = numbers.get("guaranteed_privacy") or 1
     return Row(
         scheme=str(scheme["scheme"].values),
         strong_privacy=int(learnt.min()) if learnt.size else None,
@@ -257,13 +251,13 @@ def _row(scheme: xr.Dataset) -> Row:
         cardinality_error=error if np.isfinite(error) else None,
         skipped_rounds=float(scheme["skipped"].sum("round").mean()),
         failures=_failures(scheme, num_trials),
-        **fields,  # type: ignore[arg-type]
+        **numbers,
     )
 
 
 def _latest(scheme: xr.Dataset, name: str) -> _Number:
     """Return the last value of a quantity without trials; None where unknown."""
-    value = float(np.ravel(scheme[name])[-1]) if name in scheme else np.nan
+    value = float(np.ravel(scheme[name])[-1])
     if np.isnan(value):
         return None
     return int(value) if name in _WHOLE else value

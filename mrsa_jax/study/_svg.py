@@ -339,8 +339,6 @@ def _band(line: Line, along: Scale, up: Scale) -> str:
     """Return the band around a line; "" without one."""
     if line.low is None or line.high is None:
         return ""
-    if line.low is None or line.high is None:
-        return ""
     both = _floats([line.low, line.high])
     both[:, ~np.isfinite(both).all(axis=0)] = np.nan  # a gap of one is one of both
     path = ""

@@ -246,12 +246,10 @@ def measure(
     if memory is not None:
         drifting = np.asarray(privacy.hidden_among(clients, memory=memory, share=share))
         worst = times * float(drifting.min())
-    weak: tuple[int | None, int | None] = (1, 1)
+    weak: list[int | None] = [1, 1]
     if not (hidden == 1.0).any():
         bounds = privacy.weak_privacy(clients[0], effort=_EFFORT)
-        weak = None, None
-        if bounds.lower is not None and bounds.upper is not None:
-            weak = times * bounds.lower, times * bounds.upper
+        weak = [end and times * end for end in (bounds.lower, bounds.upper)]
     strong = [T for T in map(privacy.strong_privacy, clients) if T is not None]
     return Played(
         num_trials=len(history),

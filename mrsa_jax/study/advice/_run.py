@@ -14,7 +14,7 @@ from mrsa_jax.study import _run as commands, _store
 from mrsa_jax.study._commands import AdviseConfig, check_cohort
 from mrsa_jax.study._files import write_json, write_rows
 from mrsa_jax.study._plots import advice_charts, save_charts
-from mrsa_jax.study._progress import Progress, note
+from mrsa_jax.study._progress import Progress, note, steps
 from mrsa_jax.study.advice._advice import Advice, Demands, choose, mark_best
 from mrsa_jax.study.advice._log import Measured, Rate, measure_log
 from mrsa_jax.study.advice._options import (
@@ -171,11 +171,9 @@ def _play(
         is_much = is_lines and lines > _MOST_LINES
         if is_needed or not (is_much or (is_large and len(taken) >= _MOST_PLAYED)):
             taken.append(candidate)
-    progress.stage("schemes", len(taken))
-    for done, candidate in enumerate(taken, 1):
+    for candidate in steps(progress, "schemes", taken):
         option = options_of[candidate]
         options_of[candidate] = judge.played(candidate, option, setting.loss_rate)
-        progress.update(done, len(taken))
 
 
 def _policies(

@@ -5,6 +5,7 @@ Findings of the best test against what the ledger allows.
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from mrsa_jax import attacks, dp
 from mrsa_jax._core.streams import Stream, fold
 from mrsa_jax.study._assets import text_of
 from mrsa_jax.study._findings import AttackFindings
-from mrsa_jax.study._progress import Progress
+from mrsa_jax.study._progress import Progress, steps
 from mrsa_jax.study.attack import _stage
 from mrsa_jax.study.attack._distinguish import client_of, found_words, score
 from mrsa_jax.study.attacks_on_sums import CanariesConfig
@@ -46,10 +47,8 @@ def run(config: CanariesConfig, report: AttackFindings, progress: Progress) -> N
         epsilons = ledger.epsilon(config.target_delta)
         figures = np.where(ledger.mu > 0, -ledger.mu, np.inf)
         chosen = {name: client_of(figures, name) for name in config.clients}
-        progress.stage(f"{label}: canaries", len(config.others) * len(chosen))
-        for done, (kind, whose) in enumerate(
-            (k, c) for k in config.others for c in chosen
-        ):
+        pairs = list(itertools.product(config.others, chosen))
+        for kind, whose in steps(progress, f"{label}: canaries", pairs):
             client = chosen[whose]
             spread = None if kind == "known" else config.spread
             audit = attacks.canaries(client, mechanism, spread=spread)
@@ -73,7 +72,6 @@ def run(config: CanariesConfig, report: AttackFindings, progress: Progress) -> N
             head = {"scheme": label, "others": kind, "whose": whose}
             pair = (scores.without, scores.shifted)
             score(config.false_positive_rates, report, head, more, mu, pair)
-            progress.update(done + 1, len(config.others) * len(chosen))
     report.sentences += [*_verdicts(report), *found_words(report)]
     report.sentences += [text_of("canaries_ledger"), text_of("canaries_interval")]
 

@@ -33,11 +33,7 @@ def run(config: GradientsConfig, report: AttackFindings, progress: Progress) -> 
     )
     num_clients = config.num_summed
     images, labels, classes = _chosen_images(config, num_clients * config.num_images)
-    shape, per_client, everybody = (
-        tuple(images.shape[1:]),
-        config.num_images,
-        len(images),
-    )
+    shape, per_client = tuple(images.shape[1:]), config.num_images
     model = build("model", config.model, classes)
     start, trainer = _stage.start_and_trainer(
         config, model, shape, batch_size=per_client
@@ -58,10 +54,10 @@ def run(config: GradientsConfig, report: AttackFindings, progress: Progress) -> 
     seen = {
         "plain": (updates[0], per_client),
         "padded": (attacks.read_models(wire.padded)[0], per_client),
-        "sum": (wire.mean, everybody),
+        "sum": (wire.mean, len(images)),
     }
     rows = [("original", images if "sum" in config.seen else images[:per_client])]
-    texts: list[Any] = [None]
+    scores: list[Any] = [None]
     report.arrays["original"] = rows[0][1]
     try:
         for name in config.seen:
@@ -74,28 +70,23 @@ def run(config: GradientsConfig, report: AttackFindings, progress: Progress) -> 
             recovered = attack.run(
                 _stage.stream(config, Stream.ATTACK), view, progress.update
             )
-            label = _label(config, name)
+            label = f"sum of {config.num_summed}" if name == "sum" else name
             ordered = _score_images(
                 report, label, recovered, images[:count], labels[:count]
             )
             report.arrays[name] = ordered
             rows.append((label, ordered))
-            texts.append(
-                [f"{value:.1f} dB" for value in attacks.psnr(ordered, images[:count])]
-            )
+            quality = attacks.psnr(ordered, images[:count])
+            scores.append([f"{value:.1f} dB" for value in quality])
     finally:  # once, and what an interruption leaves too
         if len(rows) > 1:
             drawn = [(label, row[:_MOST_DRAWN]) for label, row in rows]
-            scores = [None if text is None else text[:_MOST_DRAWN] for text in texts]
-            report.figures["images"] = plotting.plot_image_grid(drawn, scores=scores)
+            words = [text and text[:_MOST_DRAWN] for text in scores]
+            report.figures["images"] = plotting.plot_image_grid(drawn, scores=words)
     grey = attacks.psnr(np.full_like(images, images.mean()), images).mean()
     report.sentences.append(
         f"For comparison: an image of one even grey has {grey:.1f} dB."
     )
-
-
-def _label(config: GradientsConfig, name: str) -> str:
-    return f"sum of {config.num_summed}" if name == "sum" else name
 
 
 def _score_images(

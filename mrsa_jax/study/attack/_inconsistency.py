@@ -9,7 +9,7 @@ from mrsa_jax import attacks, federated, quantize
 from mrsa_jax._core.streams import as_key
 from mrsa_jax.study._assets import text_of
 from mrsa_jax.study._findings import AttackFindings
-from mrsa_jax.study._progress import Progress
+from mrsa_jax.study._progress import Progress, steps
 from mrsa_jax.study.attack import _stage
 from mrsa_jax.study.attacks_on_models import InconsistencyConfig
 
@@ -26,8 +26,7 @@ def run(
     levels = 2**16 + 1  # 0 is a level: silent clients add nothing
     quantizer = quantize.stochastic(levels, 1.0)
     bits = (config.cohort_size * (levels - 1)).bit_length()
-    progress.stage("rounds", len(config.pads))
-    for done, name in enumerate(config.pads):
+    for name in steps(progress, "rounds", config.pads):
         attack = attacks.model_inconsistency(
             model, trainer, quantizer, modulus_bits=bits, is_bound=name == "bound"
         )
@@ -48,7 +47,6 @@ def run(
         }
         report.scores.append(row)
         report.arrays[f"update_{name}"] = recovered.update
-        progress.update(done + 1, len(config.pads))
     report.sentences.append(text_of("inconsistency"))
 
 

@@ -368,36 +368,28 @@ def arrays(config: Any) -> int:
 
     Sums and moments of what was sent are float64.
     """
+    population, rounds, is_frozen, files = config, config.rounds, config.frozen, 0
     if config.run is not None:
         trained = load_config(TrainConfig, config.run / "config.toml")
         pool, shape, classes = _stage.data_of(
             trained.data.dataset, trained.data.directory, trained.seed
         )
         dim = _stage.dim_of(trained.training.model, shape, classes)
-        n, k, rounds = (
-            trained.population.num_clients,
-            trained.population.cohort_size,
-            trained.rounds,
-        )
-        rounds = rounds if config.window is None else min(rounds, config.window)
-        files, frozen = _stage.sizes_of(config.updates), False
-        return pool + files + _of_rounds(dim, n, k, rounds, frozen)
-    # read in pieces where it is an .npy; pages count as read
-    if config.aggregates is not None:
-        n = (
-            _stage.shape_of(config, "participation")[-1]
-            if config.participation is not None
-            else 0
-        )
+        # a stored run keeps its own sizes, and no flag freezes its model
+        population, is_frozen = trained.population, False
+        rounds = min(trained.rounds, config.window or trained.rounds)
+        files = _stage.sizes_of(config.updates)
+    elif config.aggregates is not None:
+        # read in pieces where it is an .npy; pages count as read
+        n = 0
+        if config.participation is not None:
+            n = _stage.shape_of(config, "participation")[-1]
         d = _stage.shape_of(config, "aggregates")[-1]
         return _stage.sizes_of(config.aggregates, config.updates) + 8 * n * d
-    pool, dim, _ = _stage.model_sizes(config)
-    n, k = config.num_clients, config.cohort_size
-    return pool + _of_rounds(dim, n, k, config.rounds, config.frozen)
-
-
-def _of_rounds(dim: int, n: int, k: int, rounds: int, is_frozen: bool) -> int:
+    else:
+        pool, dim, _ = _stage.model_sizes(config)
+    n, k = population.num_clients, population.cohort_size
     sums = 2 * 8 * rounds * dim  # one by one, and stacked
     moments = 3 * 8 * n * dim  # total, mean, and the squares of one of them
-    in_training = 4 * dim * ((2 * n if is_frozen else 0) + _stage.IN_A_ROUND * k)
-    return sums + moments + in_training
+    in_training = 4 * dim * (2 * n * is_frozen + _stage.IN_A_ROUND * k)
+    return pool + files + sums + moments + in_training

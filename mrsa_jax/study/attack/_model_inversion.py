@@ -12,7 +12,7 @@ from mrsa_jax._core.arrays import on_device
 from mrsa_jax._core.status import Status
 from mrsa_jax._core.streams import Stream
 from mrsa_jax.study._findings import AttackFindings
-from mrsa_jax.study._progress import Progress
+from mrsa_jax.study._progress import Progress, steps
 from mrsa_jax.study.attack import _stage
 from mrsa_jax.study.attack._stage import rows_of
 from mrsa_jax.study.attacks_on_models import ModelInversionConfig
@@ -53,9 +53,8 @@ def run(
         "aggregate": wire.mean,
     }
     rows, texts = [("mean of class", means[drawn])], [[str(label) for label in drawn]]
-    progress.stage("models", len(config.seen))
     try:
-        for done, name in enumerate(config.seen):
+        for name in steps(progress, "models", config.seen):
             if name == "aggregate" and wire.status != Status.OK:
                 words = f"The round failed ({wire.status.name}): no mean was learnt."
                 report.sentences.append(words)
@@ -68,7 +67,6 @@ def run(
             report.arrays[name] = recovered.images
             rows.append((name, recovered.images[drawn]))
             texts.append([f"{value:.2f}" for value in recovered.confidence[drawn]])
-            progress.update(done + 1, len(config.seen))
     finally:  # once, and what an interruption leaves too
         if len(rows) > 1:
             grid = plotting.plot_image_grid(rows, scores=texts, value_range=None)

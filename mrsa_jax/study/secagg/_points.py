@@ -9,7 +9,14 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
-from collections.abc import Callable, Collection, Hashable, Iterator, Sequence
+from collections.abc import (
+    Callable,
+    Collection,
+    Hashable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from typing import Any
 
 import numpy as np
@@ -43,7 +50,7 @@ _ENTRY = {"sets": 0, "array": 16, "real": 48, "trials": 0}
 
 
 def secagg_bytes(config: SecaggConfig) -> int:
-    """Return about how many bytes one round or failure study needs, fewer if sparse."""
+    """Estimate the bytes that one round or a failure study needs, fewer if sparse."""
     kind = "trials" if config.trials is not None else config.fidelity or "array"
     entries = config.num_clients * config.dim
     return _PROGRAMS + _PAIR[kind] * config.num_clients**2 + _ENTRY[kind] * entries
@@ -442,31 +449,32 @@ def run_points(
             "threshold_used": setting.threshold,
             "edge_chance": np.nan if setting.chance is None else setting.chance,
         }
-        for name in RATES:
-            rate = getattr(rates, name)
-            values |= {
-                f"{name}_{part}": getattr(rate, part) for part in ("count", *_ENDS)
-            }
-        values |= {
-            f"log10_{name}": value for name, value in log10_bounds(setting).items()
-        }
+        values |= _rate_values({name: getattr(rates, name) for name in RATES})
+        for name, value in log10_bounds(setting).items():
+            values[f"log10_{name}"] = value
         yield {name: np.asarray(value) for name, value in values.items()}
+
+
+def _rate_values(rates: Mapping[str, Rate]) -> dict[str, Any]:
+    """Return the counts of events, their rates and the ends of the intervals."""
+    return {
+        f"{name}_{part}": getattr(rate, part)
+        for name, rate in rates.items()
+        for part in ("count", *_ENDS)
+    }
 
 
 def joined(
     parts: tuple[dict[str, np.ndarray], dict[str, np.ndarray]], trials: tuple[int, int]
 ) -> dict[str, np.ndarray]:
     """Join a point's failures in two ranges of rounds; `trials` are their sizes."""
-    values: dict[str, Any] = dict(parts[1])
     total = sum(trials)
-    for name in RATES:
-        rate = Rate.of(int(sum(part[f"{name}_count"] for part in parts)), total)
-        values |= {f"{name}_{part}": getattr(rate, part) for part in ("count", *_ENDS)}
+    counts = {name: int(sum(part[f"{name}_count"] for part in parts)) for name in RATES}
+    # each mean is a whole number of clients over its rounds
     arrived = sum(
         round(float(part["mean_survivors"]) * count)
         for part, count in zip(parts, trials, strict=True)
     )
-    return {
-        n: np.asarray(value)
-        for n, value in (values | {"mean_survivors": arrived / total}).items()
-    }
+    values: dict[str, Any] = parts[1] | {"mean_survivors": arrived / total}
+    values |= _rate_values({name: Rate.of(n, total) for name, n in counts.items()})
+    return {name: np.asarray(value) for name, value in values.items()}

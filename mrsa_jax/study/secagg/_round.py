@@ -119,18 +119,19 @@ def _summed(
             progress.update(1, 1)
     alive, is_right = result.transcript.survivors, None
     if result.status == Status.OK:
-        plain = inputs[alive[3]].sum(axis=0, dtype=np.uint64) % np.uint64(
-            setting.modulus
-        )
+        total = inputs[alive[3]].sum(axis=0, dtype=np.uint64)
+        plain = total % np.uint64(setting.modulus)
         is_right = bool(np.array_equal(result.total, plain))
-    outcome = (
+    return _Round(
+        alive,
         result.status,
         result.learned,
         result.is_reliable,
         result.is_private,
         result.steps,
+        is_right,
+        is_first,
     )
-    return _Round(alive, *outcome, is_right, is_first)
 
 
 def _sets(setting: Setting, adjacency: np.ndarray, survivors: np.ndarray) -> _Round:
@@ -334,12 +335,13 @@ def _learned(report: dict[str, Any]) -> str:
     single = [str(row[0]) for row in rows if len(row) == 1]
     many = "a sum" if len(rows) == 1 else f"{len(rows)} sums"
     parts = f"A curious server learns {many} over part of the {arrived} clients"
-    sizes = ", ".join(str(len(row)) for row in rows[:6]) + (
-        ", ..." if len(rows) > 6 else ""
-    )
-    alone = ", ".join(single[:6]) + (", ..." if len(single) > 6 else "")
-    exposed = f"; exposed are the inputs of: {alone}" if single else ""
-    return f"{parts} (sizes {sizes}){exposed}."
+    exposed = f"; exposed are the inputs of: {_first(single)}" if single else ""
+    return f"{parts} (sizes {_first([str(len(row)) for row in rows])}){exposed}."
+
+
+def _first(words: list[str]) -> str:
+    """Join the first few words of a list."""
+    return ", ".join([*words[:6], *["..."] * (len(words) > 6)])
 
 
 def _yes(value: bool) -> str:

@@ -131,8 +131,7 @@ def run_sweep(plan: Plan, progress: Progress | None = None) -> xr.Dataset:
         StoreError: If it cannot be written.
         ConfigurationError: If a point needs more memory than this machine has.
     """
-    complete(plan, progress)
-    return open_study(plan.sweep.out)
+    return run_on_workers(plan, progress)
 
 
 def run_on_workers(

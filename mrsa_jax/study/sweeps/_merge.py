@@ -122,15 +122,12 @@ def merge(
     for place, part in enumerate(parts):
         for other in parts[:place]:
             _check_agree(other, part)
-    variables = {
-        name: folder for part in parts for name, folder in part.view.variables.items()
-    }
-    lengths = [part.view.shown["inner"] for part in parts]
-    inner = {
-        dim: max(sizes.get(dim, 0) for sizes in lengths)
-        for sizes in lengths
-        for dim in sizes
-    }
+    variables: dict[str, Variable] = {}
+    inner: dict[str, int] = {}
+    for part in parts:
+        variables |= part.view.variables
+        for dim, length in part.view.shown["inner"].items():
+            inner[dim] = max(length, inner.get(dim, 0))
     union = dataclasses.replace(union, out=target)
     with contextlib.closing(SweepStore.create(union, cells, variables, inner)) as store:
         store.index.refresh()
@@ -340,16 +337,15 @@ def _differing(
     """Yield the variables that differ between two records, each with the trials."""
     a, b = (record.values(variables) for record in both)
     for name in (name for name in variables if name in a and name in b):
-        if variables[name].dims[:1] == ("trial",):
+        is_by_trial = variables[name].dims[:1] == ("trial",)
+        x, y = a[name][None], b[name][None]
+        if is_by_trial:
             x, y = (
                 values[name][first - r.first : end - r.first]
                 for values, r in zip((a, b), both, strict=True)
             )
-        else:
-            x, y = a[name][None], b[name][None]
-        fits = x.shape == y.shape and x.dtype == y.dtype
         same = np.zeros(len(x), bool)
-        if fits:
+        if x.shape == y.shape and x.dtype == y.dtype:
             bounds = (
                 _TRAINED
                 if is_trained(name)
@@ -358,8 +354,5 @@ def _differing(
             close = np.isclose(x, y, *bounds, True) if x.dtype.kind == "f" else x == y
             same = close.reshape(len(x), -1).all(axis=1)
         if not same.all():
-            is_by_trial = variables[name].dims[:1] == ("trial",)
-            yield (
-                name,
-                first + np.flatnonzero(~same) if is_by_trial else np.zeros(0, int),
-            )
+            trials = first + np.flatnonzero(~same)
+            yield name, trials if is_by_trial else trials[:0]
