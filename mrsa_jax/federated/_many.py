@@ -224,10 +224,10 @@ def _all_runs(
     # states of all clients of several runs would be too much side by side
     has_state = first.carried.states is not None
     takes_turns = has_state or mesh is not None or rounds_go_alone()
-    shared = []
+    shared: list[tuple[Advance, set[int]]] = []
     if min(together, len(runs)) > 1 and not takes_turns:
         shared = _shared_programs(runs, memory_bytes, checkpoints, together)
-    numbers = {number for _, group, _ in shared for number in group}
+    numbers = {number for _, group in shared for number in group}
     alone = {
         id(run): one_run(run, memory_bytes, mesh, checkpoints)
         for run in runs
@@ -235,10 +235,8 @@ def _all_runs(
     }
 
     def advance(live: list[Run], most: int) -> None:
-        for train_together, group, count in shared:
-            members = [run for run in live if id(run) in group]
-            for start in range(0, len(members), count):
-                train_together(members[start : start + count], most)
+        for train_together, group in shared:
+            train_together([run for run in live if id(run) in group], most)
         for run in live:
             if id(run) in alone:
                 alone[id(run)]([run], most)
@@ -251,11 +249,8 @@ def _shared_programs(
     memory_bytes: int | None,
     checkpoints: Checkpoints | None,
     together: int,
-) -> list[tuple[Advance, set[int], int]]:
-    """Return the programs that train several runs.
-
-    Of each what trains some of them, the `id` of all, and how many go side by side.
-    """
+) -> list[tuple[Advance, set[int]]]:
+    """Return the programs that train several runs, and the `id` of each one's runs."""
     pool, firsts = merged([run.training.client_data for run in runs])
     pool = in_buckets(pool, runs[0].training.trainer)
     first_of = {id(run): first for run, first in zip(runs, firsts, strict=True)}
@@ -264,19 +259,18 @@ def _shared_programs(
         fitting, width = runs_and_width_within(memory_bytes, runs, pool)
         together = min(together, fitting)
     programs = Programs(pool, width, first_of)
-    shared = []
+    shared: list[tuple[Advance, set[int]]] = []
     for group in alike(runs):
         length = programs.length(group[:together], checkpoints)
         count = min(together, len(group))
         if length > 1:
-            train_together = functools.partial(
-                _train_together, programs, length=length, count=count
-            )
-            shared.append((train_together, {id(run) for run in group}, count))
+            train_together = functools.partial(_train_together, programs, length, count)
+            shared.append((train_together, {id(run) for run in group}))
     return shared
 
 
 def _train_together(
-    programs: Programs, runs: list[Run], most: int, *, length: int, count: int
+    programs: Programs, length: int, count: int, runs: list[Run], most: int
 ) -> None:
-    programs.run(runs, min(most, length), length, count)
+    for start in range(0, len(runs), count):
+        programs.run(runs[start : start + count], min(most, length), length, count)
