@@ -322,7 +322,7 @@ def _local_training(quick: bool, **words: Any) -> Work:
     return Work([Call(cohort_updates, arguments)], pool)
 
 
-def _rounds_between_evaluations(quick: bool, *, num_runs: int | None = None) -> Work:
+def _rounds_between_evaluations(quick: bool, *, num_runs: int = 1) -> Work:
     """Ten rounds of LeNet, or of some side by side.
 
     Training, secure sum, server step, a report.
@@ -333,7 +333,6 @@ def _rounds_between_evaluations(quick: bool, *, num_runs: int | None = None) -> 
         Carried,
         Fixed,
         Round,
-        rounds_program,
         runs_program,
     )
 
@@ -355,11 +354,8 @@ def _rounds_between_evaluations(quick: bool, *, num_runs: int | None = None) -> 
     )
     state = PLAIN_AVERAGE.init(jnp.zeros(start.shape, jnp.float32))
     carried = Carried(start, average.init(), state, jnp.bool_(True))
-    settings = {"server": PLAIN_AVERAGE, "keep": False, "width": slots}
+    settings = {"server": PLAIN_AVERAGE, "keep": False}
     fixed = Fixed(key, trainer, average)
-    if num_runs is None:
-        call = Call(rounds_program, (fixed, carried, rounds, data), settings)
-        return Work([call], num_rounds * work.amount)
     each = [(value,) * num_runs for value in (fixed, carried, rounds)]
     settings |= {"width": num_runs * slots, "tile": num_runs}
     call = Call(runs_program, (*each, jnp.zeros(num_runs, jnp.int32), data), settings)

@@ -304,8 +304,7 @@ def account(
         as_key(seed),
         progress,
     )
-    why_not = _why_no_losses if method == "monte_carlo" else _why_not_amplified
-    reason = why_not(plan)
+    reason = _why_not(method, plan)
     legal = not reason or method not in ("amplified", "monte_carlo")
     require(legal, "method", f"must not be {method!r}: {reason}")
     if method == "auto":
@@ -517,25 +516,18 @@ _VARIES = (
 )
 
 
-def _why_no_losses(plan: _Plan) -> str:
-    """Return why privacy losses of this adversary cannot be drawn.
+def _why_not(method: Method, plan: _Plan) -> str:
+    """Return why the losses of this adversary cannot be drawn, or amplified.
 
-    Nothing where they can.
+    Nothing where they can: drawn by "monte_carlo", amplified by any other method.
     """
-    if plan.adversary == "server":
-        return _SEEN
-    if plan.sums is not None:
-        return _VARIES
-    return why_not_drawn(plan.histories, plan.strategy)
-
-
-def _why_not_amplified(plan: _Plan) -> str:
-    """Return why clients' own coins do not hide them; nothing where they do."""
     law = plan.histories
     if plan.adversary == "server":
         return _SEEN
     if plan.sums is not None:
         return _VARIES
+    if method == "monte_carlo":
+        return why_not_drawn(law, plan.strategy)
     if block_size_of(law.selector) > 1:
         return (
             "blocks give away who takes part: "

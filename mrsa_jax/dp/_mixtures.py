@@ -132,21 +132,9 @@ class Sampled:
 
     def interval(self, delta: float, error: float) -> tuple[float, float]:
         """Return an interval for epsilon of the true mean, with chance 1 - error."""
-        highest = self._highest(delta)
-        threshold = np.log(2.0 / error)
-
-        def above(epsilon: float) -> float:
-            cap = self.cap(epsilon)
-            bound = delta - self.rare
-            if cap <= bound:
-                return np.inf
-            gains = (bound - self._means(epsilon)) / (cap - bound)
-            return evidence(gains, self.times) - threshold
-
-        def below(epsilon: float) -> float:
-            return evidence(self._means(epsilon) / delta - 1.0, self.times) - threshold
-
-        return _ends(self.epsilon(delta), highest, above, below)
+        bets = _Bets(self._means, self.cap, delta, self.rare, self.times)
+        ends = self.epsilon(delta), self._highest(delta)
+        return bets.interval(*ends, np.log(2.0 / error))
 
     def trials_wanted(self, delta: float, error: float) -> int:
         """Count the trials that would leave a tenth of delta for unseen histories."""
@@ -260,17 +248,44 @@ def root(mean: Callable[[float], float], highest: float, delta: float) -> float:
     return float(brentq(excess, 0.0, highest, xtol=1e-12, rtol=1e-12))
 
 
-def _ends(
-    estimate: float,
-    highest: float,
-    above: Callable[[float], float],
-    below: Callable[[float], float],
-) -> tuple[float, float]:
-    """Return from where to where neither bet has won."""
-    lower = 0.0
-    if estimate > 0.0 and below(0.0) > 0.0:
-        lower = crossing(below, estimate, 0.0)
-    return lower, crossing(above, estimate, highest)
+class _Bets(NamedTuple):
+    """Bets on whether the mean of delta is above its bound, or below.
+
+    Attributes:
+        means: Of each trial, a mean of delta at an epsilon.
+        cap: A number that none of them exceeds at an epsilon.
+        delta: The bound.
+        rare: Chance of histories that the means leave out.
+        times: How often each trial comes; once if None.
+    """
+
+    means: Callable[[float], np.ndarray]
+    cap: Callable[[float], float]
+    delta: float
+    rare: float = 0.0
+    times: np.ndarray | None = None
+
+    def interval(
+        self, estimate: float, highest: float, threshold: float
+    ) -> tuple[float, float]:
+        """Return from where to where neither bet has won more than a threshold."""
+
+        def above(epsilon: float) -> float:
+            cap = self.cap(epsilon)
+            bound = self.delta - self.rare
+            if cap <= bound:
+                return np.inf
+            gains = (bound - self.means(epsilon)) / (cap - bound)
+            return evidence(gains, self.times) - threshold
+
+        def below(epsilon: float) -> float:
+            gains = self.means(epsilon) / self.delta - 1.0
+            return evidence(gains, self.times) - threshold
+
+        lower = 0.0
+        if estimate > 0.0 and below(0.0) > 0.0:
+            lower = crossing(below, estimate, 0.0)
+        return lower, crossing(above, estimate, highest)
 
 
 def crossing(excess: Callable[[float], float], inside: float, outside: float) -> float:
@@ -298,7 +313,7 @@ class Drawn:
 
     def delta(self, epsilon: float) -> float:
         """Return delta of the worse side, an estimate."""
-        return max(float(_gains(losses, epsilon).mean()) for losses in self.sides)
+        return max(_mean_gain(losses)(epsilon) for losses in self.sides)
 
     def epsilon(self, delta: float) -> float:
         """Return the least epsilon with which that is at most delta: an estimate."""
@@ -307,25 +322,15 @@ class Drawn:
     def interval(self, delta: float, error: float) -> tuple[float, float]:
         """Return an interval that holds the pair's epsilon with chance 1 - error."""
         threshold = np.log(2.0 * len(self.sides) / error)
-        ends = [self._ends(losses, delta, threshold) for losses in self.sides]
+        highest = self._highest(delta)
+        ends = []
+        for losses in self.sides:
+            gains = functools.partial(_gains, losses)
+            bets = _Bets(gains, lambda _: 1.0, delta)
+            estimate = root(_mean_gain(losses), highest, delta)
+            ends.append(bets.interval(estimate, highest, threshold))
         lower, upper = np.max(ends, axis=0).tolist()
         return lower, upper
-
-    def _ends(
-        self, losses: np.ndarray, delta: float, threshold: float
-    ) -> tuple[float, float]:
-        def mean(epsilon: float) -> float:
-            return float(_gains(losses, epsilon).mean())
-
-        def above(epsilon: float) -> float:
-            gains = (delta - _gains(losses, epsilon)) / (1.0 - delta)
-            return evidence(gains) - threshold
-
-        def below(epsilon: float) -> float:
-            return evidence(_gains(losses, epsilon) / delta - 1.0) - threshold
-
-        highest = self._highest(delta)
-        return _ends(root(mean, highest, delta), highest, above, below)
 
     def trials_wanted(self, delta: float, error: float) -> int:
         """Count the samples that would leave a tenth of delta for unseen losses."""
@@ -338,3 +343,8 @@ class Drawn:
 def _gains(losses: np.ndarray, epsilon: float) -> np.ndarray:
     """Return max(0, 1 - exp(epsilon - loss)), whose mean is delta."""
     return -np.expm1(np.minimum(epsilon - losses.astype(np.float64), 0.0))
+
+
+def _mean_gain(losses: np.ndarray) -> Callable[[float], float]:
+    """Return delta by epsilon, as these losses estimate it."""
+    return lambda epsilon: float(_gains(losses, epsilon).mean())

@@ -322,17 +322,10 @@ def local_sgd(
     (momentum 0.5, E = 3); Li et al. 2020, "Federated Optimization in Heterogeneous
     Networks", eq. (2).
     """
-    require(
-        isinstance(model, nn.Module),
-        "model",
-        "must be a flax module",
-        type(model).__name__,
-    )
+    size, epochs = checked_epochs(model, batch_size, num_epochs)
     rate = strength(
         learning_rate, "learning_rate", "must be positive", lambda value: value > 0
     )
-    check_count(batch_size, "batch_size")
-    check_count(num_epochs, "num_epochs")
     rule = "must lie in [0, 1)"
     momentum_kept = _optional_strength(
         momentum, "momentum", rule, lambda value: (value >= 0) & (value < 1)
@@ -354,11 +347,20 @@ def local_sgd(
         proximal=pull,
         clip_norm=bound,
         model=model,
-        batch_size=int(batch_size),
-        num_epochs=int(num_epochs),
+        batch_size=size,
+        num_epochs=epochs,
         compute_dtype=None if compute_dtype == "float32" else compute_dtype,
         loss=checked_loss(loss),
     )
+
+
+def checked_epochs(model: Any, batch_size: Any, num_epochs: Any) -> tuple[int, int]:
+    """Return the size of a batch and the number of epochs, or raise."""
+    kind = type(model).__name__
+    require(isinstance(model, nn.Module), "model", "must be a flax module", kind)
+    check_count(batch_size, "batch_size")
+    check_count(num_epochs, "num_epochs")
+    return int(batch_size), int(num_epochs)
 
 
 def strength(

@@ -1,10 +1,9 @@
 """Many trainings side by side: seeds, learning rates and schemes of one table.
 
-In each step every run trains its own next round, whichever that is. The slots of all
-their cohorts are one flat list, trained by one executable with the model, rate and key
-of each slot's run; so rounds that a run skips cost nothing. Where rounds can be one
-program (`_program`), it holds all runs of one structure; otherwise aggregation and
-server step go run by run.
+In each step every run trains its own next round, whichever that is, so rounds that a
+run skips cost nothing. Where rounds can be one program (`_program`), it holds several
+runs of one structure: the slots of all their cohorts are one flat list, with the model,
+rate and key of each slot's run. Other runs take turns, each as `train` trains it.
 """
 
 from __future__ import annotations
@@ -17,7 +16,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh
-from jaxtyping import Array
 
 from mrsa_jax._core.arrays import on_device
 from mrsa_jax._core.batches import at_once
@@ -26,7 +24,12 @@ from mrsa_jax._core.traced import needs_values
 from mrsa_jax.data import ClientData
 from mrsa_jax.federated._checkpoint import Checkpoints
 from mrsa_jax.federated._json_lines import Callback, Metrics
-from mrsa_jax.federated._program import Programs, alike, runs_and_width_within
+from mrsa_jax.federated._program import (
+    Programs,
+    alike,
+    rounds_go_alone,
+    runs_and_width_within,
+)
 from mrsa_jax.federated._run import Run, TrainingResult, prepared_test
 from mrsa_jax.federated._train import (
     Advance,
@@ -36,16 +39,7 @@ from mrsa_jax.federated._train import (
     one_run,
 )
 from mrsa_jax.federated._training import Training
-from mrsa_jax.federated.programs import (
-    Slots,
-    Trained,
-    flat_updates,
-    gathered,
-    held_where_gathered,
-    in_buckets,
-    measured_width,
-    replicated,
-)
+from mrsa_jax.federated.programs import in_buckets
 from mrsa_watch._base.errors import check_count, require
 
 
@@ -64,8 +58,9 @@ def train_many(
     """Train B global models side by side: what B calls of `train` would give.
 
     For the papers' tables: seeds, learning rates and selection schemes in one go. The
-    cohorts of as many runs as fill the device train in one executable, compiled once;
-    runs need not skip the same rounds. A run that diverges stops, the others continue.
+    rounds of as many runs as fill the device are one program, compiled once, where
+    `train` would have one for several rounds; other runs take turns. Runs need not skip
+    the same rounds. A run that diverges stops, the others continue.
     Statuses and participation are equal to those of `train` bit for bit, floats to
     rounding, and bit for bit where runs take turns.
 
@@ -77,8 +72,8 @@ def train_many(
         memory_bytes: As in `train`; how many runs train side by side follows from it
             too.
         side_by_side: Most runs that train at once; what is right for the device if
-            None. On a CPU that is one, whose cohort fills it: the runs then take turns,
-            each as by `train`, as they do where clients keep state.
+            None. On a CPU, whose cores one cohort fills, the runs take turns, each as
+            by `train`, as they do with a `mesh` and where clients keep state.
         mesh: As in `train`: all runs' clients are spread over its devices.
         checkpoints: As in `train`, of all runs together.
         progress: Called after each step with (rounds trained, rounds to train) of all
@@ -215,33 +210,6 @@ def _is_same_pool(first: ClientData, other: ClientData) -> bool:
     )
 
 
-def _flat_slots(
-    group: list[Run], first_rows: list[int], width: int, count: int
-) -> Slots:
-    """Lay out the next round of each run of a group in `count` slots."""
-    run_of, row, member = (np.zeros(count, np.int32) for _ in range(3))
-    slots = Slots(run_of, row, member, np.zeros(count, np.bool_))
-    for number, (run, first) in enumerate(zip(group, first_rows, strict=True)):
-        who = run.next_round
-        place = slice(number * width, number * width + run.width)
-        slots.run[place] = number
-        slots.member[place] = who.members
-        slots.row[place] = who.members + np.int32(first)
-        slots.present[place] = who.sends
-    return slots
-
-
-@functools.partial(jax.jit, static_argnames="width")
-def _of_run(
-    out: tuple[Any, ...], first: Array, number: Array, *, width: int
-) -> Trained:
-    """Return the part of the slots that belongs to a run."""
-    updates, is_finite, rounding_keys, place = out
-    slots = first + jnp.arange(width, dtype=jnp.int32)
-    slots = slots if place is None else place[slots]
-    return Trained(updates[slots], is_finite[slots], rounding_keys[number])
-
-
 def _all_runs(
     runs: list[Run],
     memory_bytes: int | None,
@@ -249,98 +217,60 @@ def _all_runs(
     checkpoints: Checkpoints | None,
     side_by_side: int | None,
 ) -> Advance:
-    """Return the function that trains any of these runs together."""
+    """Return the function that trains any of these runs."""
+    first = runs[0]
     slots = max(run.width for run in runs)
-    dim = runs[0].training.dim
-    most = side_by_side or at_once("trainings", 4 * dim * slots)
-    together = min(most, len(runs))
-    width = measured_width(dim)
-    # of all clients of a run: too much side by side
-    has_state = runs[0].carried.states is not None
-    if len(runs) == 1 or has_state or (together == 1 and memory_bytes is None):
-        return _one_after_another(runs, memory_bytes, mesh, checkpoints)
+    together = side_by_side or at_once("trainings", 4 * first.training.dim * slots)
+    # states of all clients of several runs would be too much side by side
+    has_state = first.carried.states is not None
+    takes_turns = has_state or mesh is not None or rounds_go_alone()
+    shared: list[tuple[Advance, set[int]]] = []
+    if min(together, len(runs)) > 1 and not takes_turns:
+        shared = _shared_programs(runs, memory_bytes, checkpoints, together)
+    numbers = {number for _, group in shared for number in group}
+    alone = {
+        id(run): one_run(run, memory_bytes, mesh, checkpoints)
+        for run in runs
+        if id(run) not in numbers
+    }
+
+    def advance(live: list[Run], most: int) -> None:
+        for train_together, group in shared:
+            train_together([run for run in live if id(run) in group], most)
+        for run in live:
+            if id(run) in alone:
+                alone[id(run)]([run], most)
+
+    return advance
+
+
+def _shared_programs(
+    runs: list[Run],
+    memory_bytes: int | None,
+    checkpoints: Checkpoints | None,
+    together: int,
+) -> list[tuple[Advance, set[int]]]:
+    """Return the programs that train several runs, and the `id` of each one's runs."""
     pool, firsts = merged([run.training.client_data for run in runs])
     pool = in_buckets(pool, runs[0].training.trainer)
     first_of = {id(run): first for run, first in zip(runs, firsts, strict=True)}
+    width = None
     if memory_bytes is not None:
-        fitting, width = runs_and_width_within(memory_bytes, runs, pool, mesh)
+        fitting, width = runs_and_width_within(memory_bytes, runs, pool)
         together = min(together, fitting)
-    num_slots = together * slots
-    num_slots += 0 if mesh is None else -num_slots % mesh.size
-    own_pool = pool if mesh is None else replicated(pool, mesh)
-    for run in runs:
-        run.carried = held_where_gathered(run.carried, mesh)
-    programs = Programs(own_pool, None if memory_bytes is None else width, first_of)
-    stretches = []
-    for group in alike(runs) if mesh is None else []:
+    programs = Programs(pool, width, first_of)
+    shared: list[tuple[Advance, set[int]]] = []
+    for group in alike(runs):
         length = programs.length(group[:together], checkpoints)
+        count = min(together, len(group))
         if length > 1:
-            stretches.append(
-                ({id(run) for run in group}, length, min(together, len(group)))
-            )
-
-    def advance(live: list[Run], most: int) -> None:
-        for runs_together, length, count in stretches:
-            group = [run for run in live if id(run) in runs_together]
-            live = [run for run in live if id(run) not in runs_together]
-            for start in range(0, len(group), count):
-                programs.run(
-                    group[start : start + count], min(most, length), length, count
-                )
-        for start in range(0, len(live), together):
-            group = live[start : start + together]
-            rows = [first_of[id(run)] for run in group]
-            shared = (*_stacked(group, together), own_pool)
-            out = _trained_flat(
-                shared, _flat_slots(group, rows, slots, num_slots), width, mesh
-            )
-            for number, run in enumerate(group):
-                first = np.int32(number * slots)
-                run.aggregate(_of_run(out, first, np.int32(number), width=run.width))
-            for run in group:
-                run.settle()
-
-    return advance
+            train_together = functools.partial(_train_together, programs, length, count)
+            shared.append((train_together, {id(run) for run in group}))
+    return shared
 
 
-def _one_after_another(
-    runs: list[Run],
-    memory_bytes: int | None,
-    mesh: Mesh | None,
-    checkpoints: Checkpoints | None,
-) -> Advance:
-    """Return the function that trains any of these runs as `train` does."""
-    each = {id(run): one_run(run, memory_bytes, mesh, checkpoints) for run in runs}
-
-    def advance(live: list[Run], most: int) -> None:
-        for run in live:
-            each[id(run)]([run], most)
-
-    return advance
-
-
-def _stacked(group: list[Run], count: int) -> tuple[Any, ...]:
-    """Stack trainers, models, keys and round numbers up to a fixed count.
-
-    The last one is repeated.
-    """
-    filled = group + group[-1:] * (count - len(group))
-    trainers = jax.tree.map(
-        lambda *leaves: jnp.stack(leaves), *[r.next_trainer for r in filled]
-    )
-    rounds = on_device([run.round_index for run in filled], jnp.int32)
-    parameters = jnp.stack([run.parameters for run in filled])
-    return trainers, parameters, jnp.stack([run.key for run in filled]), rounds
-
-
-def _trained_flat(
-    shared: tuple[Any, ...], slots: Slots, width: int, mesh: Mesh | None
-) -> Any:
-    parts, pool = shared[:-1], shared[-1]
-    trainers, parameters, keys, rounds = (
-        parts if mesh is None else replicated(parts, mesh)
-    )
-    out = flat_updates(
-        trainers, parameters, pool, keys, rounds, slots, width=width, mesh=mesh
-    )
-    return out if mesh is None else gathered(out, mesh)
+def _train_together(
+    programs: Programs, length: int, count: int, runs: list[Run], most: int
+) -> None:
+    for start in range(0, len(runs), count):
+        programs.run(runs[start : start + count], min(most, length), length, count)

@@ -21,10 +21,10 @@ from mrsa_jax._core.arrays import on_device
 from mrsa_jax._core.factories import also_traced
 from mrsa_jax._core.pytrees import pytree
 from mrsa_jax._core.streams import with_own_keys
-from mrsa_jax.federated._local import strength
+from mrsa_jax.federated._local import checked_epochs, strength
 from mrsa_jax.federated._models import unflatten
 from mrsa_jax.federated._steps import Loss, checked_loss, trained_locally
-from mrsa_watch._base.errors import check_count, require, require_methods
+from mrsa_watch._base.errors import require_methods
 
 
 @pytree
@@ -126,7 +126,7 @@ def local_optax(
         jnp.float32(1),
         model,
         optimizer,
-        *_checked(model, batch_size, num_epochs),
+        *checked_epochs(model, batch_size, num_epochs),
         checked_loss(loss),
     )
 
@@ -246,17 +246,5 @@ def scaffold(
         learning_rate, "learning_rate", "must be positive", lambda value: value > 0
     )
     return Scaffold(
-        rate, model, *_checked(model, batch_size, num_epochs), checked_loss(loss)
+        rate, model, *checked_epochs(model, batch_size, num_epochs), checked_loss(loss)
     )
-
-
-def _checked(model: Any, batch_size: Any, num_epochs: Any) -> tuple[int, int]:
-    require(
-        isinstance(model, nn.Module),
-        "model",
-        "must be a flax module",
-        type(model).__name__,
-    )
-    check_count(batch_size, "batch_size")
-    check_count(num_epochs, "num_epochs")
-    return int(batch_size), int(num_epochs)

@@ -11,7 +11,7 @@ structure.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import flax.linen as nn
@@ -38,7 +38,6 @@ from mrsa_jax.federated.programs import (
     in_buckets,
     lowered_cohort_updates,
     measured_width,
-    rounds_program,
     runs_program,
     trainer_at,
 )
@@ -242,7 +241,7 @@ def largest_width(
 
 
 def runs_and_width_within(
-    memory_bytes: Any, runs: list[Run], pool: ClientData, mesh: Mesh | None = None
+    memory_bytes: Any, runs: list[Run], pool: ClientData
 ) -> tuple[int, int]:
     """Choose the number of runs to train side by side, and of their clients.
 
@@ -251,7 +250,7 @@ def runs_and_width_within(
     cohort's updates, each client its work space.
     """
     most = check_count(memory_bytes, "memory_bytes")
-    setting = _setting_of(runs, pool, mesh)
+    setting = _setting_of(runs, pool, None)
     single = setting.estimate(1)
     largest_width(most, 1, lambda _: single)
     model = 4 * setting.dim
@@ -304,6 +303,11 @@ def _size(tree: Any) -> int:
 _MOST_ROUNDS = 64  # a round that is passed over costs little, but not nothing
 
 
+def rounds_go_alone() -> bool:
+    """Return whether compiled loops make the pads, which a program could not hold."""
+    return chosen_form(("loops", "xla")) == "loops"
+
+
 def alike(runs: list[Run]) -> list[list[Run]]:
     """Group the runs that train something into those that one program can train."""
     groups: dict[Any, list[Run]] = {}
@@ -331,21 +335,20 @@ class Programs:
     Attributes:
         data: All clients' samples.
         width: Clients side by side; as many as are right for the processor if None.
-        first_rows: By `id` of each run, where several share a program: where in the
-            data its clients begin.
+        first_rows: By `id` of each run, where in the data its clients begin; 0 if not
+            set.
     """
 
     data: ClientData
     width: int | None
-    first_rows: dict[int, int] | None = None
+    first_rows: Mapping[int, int] = dataclasses.field(default_factory=dict)
 
     def length(self, runs: list[Run], checkpoints: Checkpoints | None) -> int:
         """Return the number of rounds in a program of these runs.
 
         1 where each goes by itself.
         """
-        # where compiled loops make the pads, a program could not hold them
-        if runs[0].is_over or chosen_form(("loops", "xla")) == "loops":
+        if runs[0].is_over or rounds_go_alone():
             return 1
         report_bytes = 0
         for run in runs:
@@ -368,8 +371,8 @@ class Programs:
         themselves.
         """
         try:
-            program, arguments, static = self._call(runs, [1] * len(runs), length)
-            program.eval_shape(*arguments, **static)
+            arguments, static = self._call(runs, [1] * len(runs), length)
+            runs_program.eval_shape(*arguments, **static)
         except Exception:
             return False
         return True
@@ -383,10 +386,10 @@ class Programs:
         counts = [min(most, run.until_evaluation) for run in runs] + [0] * (
             num_runs - len(runs)
         )
-        program, arguments, static = self._call(filled, counts, length)
+        arguments, static = self._call(filled, counts, length)
 
         def at_width(width: int) -> Any:
-            out = program(*arguments, **(static | {"width": width}))
+            out = runs_program(*arguments, **(static | {"width": width}))
             return out[0], jax.device_get(out[1])  # the one wait for the device
 
         side_by_side = self.width or measured_width(runs[0].parameters.shape[0])
@@ -395,8 +398,6 @@ class Programs:
         after, reports = within_memory(
             at_width, min(side_by_side, slots), "memory_bytes", what
         )
-        if self.first_rows is None:
-            after, reports = (after,), jax.tree.map(lambda leaf: leaf[:, None], reports)
         for number, (run, carried) in enumerate(zip(runs, after, strict=False)):
             run.carried = carried
             for at in np.flatnonzero(reports.is_run[:, number]):
@@ -406,8 +407,8 @@ class Programs:
 
     def _call(
         self, runs: list[Run], counts: list[int], length: int
-    ) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
-        """Return the program of these runs, its arguments and its settings."""
+    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """Return the arguments and the settings of these runs' program."""
         rounds = tuple(
             run.rounds(count, length) for run, count in zip(runs, counts, strict=True)
         )
@@ -419,26 +420,21 @@ class Programs:
                 ):
                     check(weights, alive.reshape(-1, alive.shape[-1])[0])
         first = runs[0]
-        static = {
-            "server": first.server,
-            "keep": first.training.keep_aggregates,
-            "width": self.width,
-        }
-        if self.first_rows is None:
-            return (
-                rounds_program,
-                (_fixed(first), first.carried, rounds[0], self.data),
-                static,
-            )
         fixed, carried = tuple(map(_fixed, runs)), tuple(run.carried for run in runs)
-        rows = np.asarray([self.first_rows[id(run)] for run in runs], np.int32)
+        rows = [self.first_rows.get(id(run), 0) for run in runs]
         # a bound on memory counts the aggregation of one run
         cohort_bytes = (
             COHORTS_IN_AGGREGATION * 4 * first.width * first.parameters.shape[0]
         )
         tile = at_once("segments", cohort_bytes) if self.width is None else 1
-        static["tile"] = min(tile, len(runs))
-        return runs_program, (fixed, carried, rounds, rows, self.data), static
+        arguments = fixed, carried, rounds, np.asarray(rows, np.int32), self.data
+        static = {
+            "server": first.server,
+            "keep": first.training.keep_aggregates,
+            "width": self.width,
+            "tile": min(tile, len(runs)),
+        }
+        return arguments, static
 
 
 def _fixed(run: Run) -> Fixed:

@@ -32,7 +32,6 @@ from mrsa_jax.federated.programs import (
     PLAIN_AVERAGE,
     Carried,
     LocalTrainer,
-    Report,
     Round,
     Stateful,
     Trained,
@@ -235,7 +234,6 @@ class Run:
             shape = (2, len(self.evaluated), num_clients)
             self.by_client = np.full(shape, np.nan, np.float32)
         self.aggregates: list[np.ndarray] = []
-        self.pending: Report | None = None
         self.log = Log.empty(cohorts, len(self.evaluated))
         self.sketch: Sketch | None = None
         if training.measure_drift:
@@ -329,16 +327,13 @@ class Run:
             ),
         )
 
-    def aggregate(self, trained: Trained) -> None:
-        """Aggregate the next round's updates and step.
-
-        Nothing waits for the device here.
-        """
+    def finish(self, trained: Trained) -> None:
+        """Aggregate the next round's updates, step, and log the round's report."""
         round_ = self.next_round
         round_ = round_._replace(
             members=on_device(round_.members), alive=on_device(round_.alive)
         )
-        self.carried, self.pending = aggregated(
+        self.carried, report = aggregated(
             self.training.aggregator,
             self.server,
             self.carried,
@@ -347,11 +342,7 @@ class Run:
             self.training.keep_aggregates,
             self.coordinates,
         )
-
-    def settle(self) -> None:
-        """Wait for the round and log its report."""
-        self.log_round(jax.device_get(self.pending))
-        self.pending = None
+        self.log_round(jax.device_get(report))  # the one wait for the device
 
     def log_round(self, report: Any) -> None:
         """Log the report, in host memory, of the round that was trained."""

@@ -286,7 +286,6 @@ def one_run(
             mesh=mesh,
             width=width,
         )
-        run.aggregate(Trained(*trained))
-        run.settle()
+        run.finish(Trained(*trained))
 
     return advance

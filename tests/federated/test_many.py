@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import mrsa_jax as mj
-from mrsa_jax.federated import _many
+from mrsa_jax.federated import _many, programs
 
 _CLIENTS, _COHORT = 6, 3
 
@@ -238,9 +238,9 @@ def test_a_diverged_run_stops_and_the_others_go_on() -> None:
 
 def test_other_seeds_rates_and_histories_compile_nothing_new() -> None:
     _many_of([0, 1], [_training(_history(0)), _training(_history(1))])
-    compiled = _many.flat_updates._cache_size()
+    compiled = programs.cohort_updates._cache_size()
     slow = _training(_history(3, 4), trainer=_trainer(0.01))
     _many_of(
         [2, 3], [slow, _training(_history(4, skipped=(1, 2)), trainer=_trainer(0.2))]
     )
-    assert _many.flat_updates._cache_size() == compiled
+    assert programs.cohort_updates._cache_size() == compiled

@@ -20,7 +20,7 @@ from flax import nnx
 from jax.flatten_util import ravel_pytree
 
 import mrsa_jax as mj
-from mrsa_jax.federated.programs import rounds_program
+from mrsa_jax.federated.programs import runs_program
 
 _CLIENTS, _COHORT, _WIDTH = 5, 3, 4
 _SIZES = np.array([7, 2, 5, 0, 6])
@@ -154,10 +154,10 @@ def test_state_in_every_form(tmp_path: pathlib.Path) -> None:
     """As programs, over two devices, side by side and from a checkpoint: one training."""
     training = _training(_scaffold(batch_size=2))
     expected = mj.federated.train(0, training)
-    before = rounds_program._cache_size()
+    before = runs_program._cache_size()
     with mj.use_form("xla"):
         programs = mj.federated.train(0, training)
-    assert rounds_program._cache_size() > before
+    assert runs_program._cache_size() > before
     mesh = jax.make_mesh((2,), ("clients",))
     halves = [mj.federated.checkpoints(tmp_path, every=1) for _ in range(2)]
 

@@ -20,7 +20,7 @@ import pytest
 
 import mrsa_jax as mj
 from mrsa_jax._core import batches as _batches
-from mrsa_jax.federated.programs import rounds_program
+from mrsa_jax.federated.programs import runs_program
 from mrsa_jax.secagg.averages import AggregateOut
 
 _CLIENTS, _COHORT, _DIM = 6, 4, 650
@@ -109,15 +109,15 @@ def _assert_equal(
 def _counted(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
     """Return where the rounds that each program ran, and its length, will be noted."""
     programs: list[tuple[int, int]] = []
-    program = rounds_program
+    program = runs_program
 
-    def noted(fixed: Any, carried: Any, rounds: Any, data: Any, **settings: Any) -> Any:
-        out = program(fixed, carried, rounds, data, **settings)
-        programs.append((int(np.sum(out[1].is_run)), len(rounds.is_run)))
+    def noted(*arguments: Any, **settings: Any) -> Any:
+        out = program(*arguments, **settings)
+        programs.append((int(np.sum(out[1].is_run)), len(out[1].is_run)))
         return out
 
     noted.eval_shape = program.eval_shape  # type: ignore[attr-defined]
-    monkeypatch.setattr("mrsa_jax.federated._program.rounds_program", noted)
+    monkeypatch.setattr("mrsa_jax.federated._program.runs_program", noted)
     return programs
 
 

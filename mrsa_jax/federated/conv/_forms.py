@@ -27,6 +27,9 @@ from mrsa_jax.federated.conv._tile import (
     windows,
 )
 
+# CPU seconds of minibatches of 20 by XLA's own convolution and by these forms, on two
+# shared cores: the CNN 0.55 and 0.052, LeNet 0.029 and 0.0035; VGG-11 17 times by the
+# clock. Plain patches for all layers: the CNN 3.7 times these forms, LeNet 2.9 to 7.
 _of_a_layer = functools.partial(one_program, static_argnames="padding")
 
 

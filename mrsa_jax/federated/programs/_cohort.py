@@ -134,53 +134,70 @@ def cohort_updates(
         finite, and the round's key for quantization.
     """
     training_key = round_key(key, round_index, Stream.LOCAL_TRAINING)
+    local, states = trainer, None
+    if isinstance(trainer, Stateful):
+        local, states = trainer
 
     def one(slot: Array, is_present: Array) -> Array:
         member = members[slot]
         own_key = jax.random.fold_in(training_key, member)
         size = jnp.where(is_present, client_data.sizes[member], jnp.int32(0))
-        return client_update(trainer, own_key, parameters, client_data, member, size)
+        state = None if states is None else (states.shared, states.own[member])
+        arguments = own_key, parameters, client_data, member, size, state
+        return client_update(local, *arguments)
 
     width = measured_width(parameters.shape[0]) if width is None else width
-    order = jnp.arange(members.shape[0], dtype=jnp.int32)
-    is_grouped = 1 < width < members.shape[0]
+    updates, is_finite = side_by_side(one, present, client_data.sizes[members], width)
+    return updates, is_finite, round_key(key, round_index, Stream.QUANTIZATION)
+
+
+def side_by_side(
+    of_slot: Any, present: Array, sizes: Array, width: int
+) -> tuple[Float32[Array, "slots sent"], Bool[Array, " slots"]]:
+    """Train slots, at most `width` at once, those of like sizes together.
+
+    Args:
+        of_slot: From a slot and whether it is present, its update.
+        present: bool [slots]; the updates of others are zeros.
+        sizes: int32 [slots], samples of each.
+        width: Slots at once.
+
+    Returns:
+        The updates by slot, and which are finite.
+    """
+    order = jnp.arange(present.shape[0], dtype=jnp.int32)
+    is_grouped = 1 < width < present.shape[0]
     if is_grouped:
-        order = by_size(present, client_data.sizes[members])
-    updates = mapped(one, order, present[order], width)
+        order = by_size(present, sizes)
+    updates = mapped(of_slot, order, present[order], width)
     updates = updates[jnp.argsort(order)] if is_grouped else updates
     updates = jnp.where(present[:, None], updates, jnp.float32(0))
-    return (
-        updates,
-        are_finite(updates),
-        round_key(key, round_index, Stream.QUANTIZATION),
-    )
+    return updates, are_finite(updates)
 
 
 def client_update(
-    trainer: LocalTrainer | Stateful,
+    trainer: Any,
     key: Key[Array, ""],
     parameters: Float32[Array, " dim"],
     client_data: ClientData,
     row: Int32[Array, ""],
     size: Int32[Array, ""],
+    state: tuple[Array, Array] | None = None,
 ) -> Float32[Array, " sent"]:
-    """Return the update of a row of the data, from its first `size` samples."""
-    inputs, labels, indices = (
-        client_data.inputs,
-        client_data.labels,
-        client_data.indices[row],
-    )
-    # what is sent and, behind it, what the client keeps
-    if isinstance(trainer, Stateful):
-        states = trainer.states.shared, trainer.states.own[row]
-        samples = inputs[indices], labels[indices], size
-        return jnp.concatenate(
-            trainer.trainer.update_with_state(key, parameters, *states, *samples)
-        )
+    """Return the update of a row of the data, from its first `size` samples.
+
+    With a `state`, of the server and of the client, the update is followed by what else
+    the client sends and what it keeps.
+    """
+    inputs, labels = client_data.inputs, client_data.labels
+    indices = client_data.indices[row]
     from_pool = getattr(trainer, "update_from_pool", None)
-    if from_pool is not None:
+    if state is None and from_pool is not None:
         return from_pool(key, parameters, inputs, labels, indices, size)
-    return trainer.update(key, parameters, inputs[indices], labels[indices], size)
+    samples = inputs[indices], labels[indices], size
+    if state is None:
+        return trainer.update(key, parameters, *samples)
+    return jnp.concatenate(trainer.update_with_state(key, parameters, *state, *samples))
 
 
 def in_buckets(client_data: ClientData, trainer: Any) -> ClientData:
@@ -263,30 +280,14 @@ def shuffled(
 # as without a mesh. Slots are padded to a multiple of the devices with slots in which
 # nobody is.
 def replicated(tree: Any, mesh: Mesh) -> Any:
-    """Copy a pytree to every device of the mesh.
-
-    Of several processes, all must have the same.
-    """
-    everywhere = NamedSharding(mesh, PartitionSpec())
-    if not _spans_processes(mesh):
-        return jax.device_put(tree, everywhere)
-
-    def copied(leaf: Any) -> Any:
-        if isinstance(leaf, jax.Array) and not leaf.is_fully_addressable:
-            return leaf
-        return jax.make_array_from_process_local_data(everywhere, np.asarray(leaf))
-
-    return by_words(copied, tree)
+    """Copy a pytree to every device of the mesh."""
+    return jax.device_put(tree, NamedSharding(mesh, PartitionSpec()))
 
 
 def gathered(tree: Any, mesh: Mesh) -> Any:
-    """Bring a pytree to the first device of the mesh, from each process with a part."""
-    if _spans_processes(mesh):
-        everywhere = NamedSharding(mesh, PartitionSpec())
-        whole = jax.jit(lambda values: values, out_shardings=everywhere)(tree)
-    else:
-        whole = jax.device_put(tree, mesh.devices.flat[0])
-    # the part that is here: the whole's type still names the mesh
+    """Bring a pytree to the first device of the mesh."""
+    whole = jax.device_put(tree, mesh.devices.flat[0])
+    # the part on this device: the type of the whole still names the mesh
     return by_words(lambda leaf: leaf.addressable_data(0), whole)
 
 
@@ -307,10 +308,6 @@ def held_where_gathered(tree: Any, mesh: Mesh | None) -> Any:
         )
 
     return jax.tree.map(held, tree)
-
-
-def _spans_processes(mesh: Mesh) -> bool:
-    return len({device.process_index for device in mesh.devices.flat}) > 1
 
 
 @functools.partial(jax.jit, static_argnames=("mesh", "width"))

@@ -15,23 +15,18 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import optax  # type: ignore[import-untyped]
-from jax.sharding import Mesh
 from jaxtyping import Array, Bool, Float32, Key
 
-from mrsa_jax._core.arrays import are_finite
 from mrsa_jax._core.batches import map_tiles
-from mrsa_jax._core.mesh import spread
 from mrsa_jax._core.status import Status
 from mrsa_jax._core.streams import Stream, round_key
 from mrsa_jax.data import ClientData
 from mrsa_jax.federated.programs._cohort import (
     Stateful,
     States,
-    by_size,
     client_update,
-    cohort_updates,
-    mapped,
     measured_width,
+    side_by_side,
 )
 
 # The server optimizer is any `optax.GradientTransformation`, applied to minus the mean
@@ -298,53 +293,13 @@ def _failed_uploads(
     return left_out, jnp.any(is_finite & sends) | ~jnp.any(sends)
 
 
-@functools.partial(jax.jit, static_argnames=("server", "keep", "width"))
-def rounds_program(
+def _where_run(
     fixed: Fixed,
-    carried: Carried,
-    rounds: Round,
-    client_data: ClientData,
-    *,
+    trained: Trained,
     server: Any,
     keep: bool,
-    width: int | None,
-) -> tuple[Carried, Report]:
-    """Run rounds one after another, as one program without a word to the host.
-
-    Args:
-        fixed: Of the training.
-        carried: Before the first of the rounds.
-        rounds: With an axis of rounds; fills are last.
-        client_data: All clients' samples.
-        server: The optimizer.
-        keep: Whether to report the sums.
-        width: As in `cohort_updates`.
-
-    Returns:
-        What is carried after the last, and the reports with an axis of rounds.
-    """
-
-    def trained(carried: Carried, round_: Round) -> Trained:
-        trainer = trainer_at(fixed.trainer, round_.factor, carried.states)
-        return Trained(
-            *cohort_updates(
-                trainer,
-                carried.parameters,
-                client_data,
-                fixed.key,
-                round_.index,
-                round_.members,
-                round_.sends,
-                width=width,
-            )
-        )
-
-    step = functools.partial(_where_run, fixed, trained, server, keep)
-    return jax.lax.scan(step, carried, rounds)
-
-
-def _where_run(
-    fixed: Fixed, trained: Any, server: Any, keep: bool, carried: Carried, round_: Round
+    carried: Carried,
+    round_: Round,
 ) -> tuple[Carried, Report]:
     """Run a round unless it only fills, or comes after one that diverged.
 
@@ -352,7 +307,7 @@ def _where_run(
 
     Args:
         fixed: Of the training.
-        trained: Gives what was trained, from what is carried and the round.
+        trained: The round's local training.
         server: The optimizer.
         keep: Whether to report the sums.
         carried: Before the round.
@@ -364,7 +319,7 @@ def _where_run(
             fixed.aggregator,
             server,
             carried,
-            trained(carried, round_),
+            trained,
             round_,
             keep,
         )
@@ -383,70 +338,6 @@ def _where_run(
     return jax.lax.cond(is_run, run, idle, carried, round_)
 
 
-class Slots(NamedTuple):
-    """The cohorts of some runs as one list; S slots."""
-
-    run: Any  # int32: which of the runs
-    row: Any  # int32: which row of the merged clients
-    member: Any  # int32: which client of its run
-    present: Any  # bool
-
-
-@functools.partial(jax.jit, static_argnames=("width", "mesh"))
-def flat_updates(
-    trainers: Any,
-    parameters: Array,
-    pool: ClientData,
-    keys: Array,
-    rounds: Array,
-    slots: Slots,
-    *,
-    width: int,
-    mesh: Mesh | None = None,
-) -> tuple[Array, Array, Array, Array | None]:
-    """Train each slot from its run's model.
-
-    Returns:
-        Updates by place, which are finite, rounding keys, and each slot's place; None
-        for its own.
-    """
-    place = None
-    if mesh is not None or 1 < width < len(slots.run):
-        order = by_size(
-            slots.present, pool.sizes[slots.row], 1 if mesh is None else mesh.size
-        )
-        slots, place = (
-            jax.tree.map(lambda column: column[order], slots),
-            jnp.argsort(order),
-        )
-
-    def of_one_device(
-        trainers: Any, parameters: Any, pool: Any, keys: Any, slots: Any
-    ) -> Any:
-        def one(position: Array, is_present: Array) -> Array:
-            slot = jax.tree.map(lambda column: column[position], slots)
-            trainer: Any = jax.tree.map(lambda leaf: leaf[slot.run], trainers)
-            key = jax.random.fold_in(keys[slot.run], slot.member)
-            size = jnp.where(is_present, pool.sizes[slot.row], jnp.int32(0))
-            return client_update(
-                trainer, key, parameters[slot.run], pool, slot.row, size
-            )
-
-        updates = mapped(
-            one, jnp.arange(slots.run.shape[0], dtype=jnp.int32), slots.present, width
-        )
-        updates = jnp.where(slots.present[:, None], updates, jnp.float32(0))
-        return updates, are_finite(updates)
-
-    each = jax.vmap(round_key, in_axes=(0, 0, None))
-    shared = (trainers, parameters, pool, each(keys, rounds, Stream.LOCAL_TRAINING))
-    train = (
-        of_one_device if mesh is None else spread(of_one_device, mesh, len(shared), 1)
-    )
-    updates, is_finite = train(*shared, slots)
-    return updates, is_finite, each(keys, rounds, Stream.QUANTIZATION), place
-
-
 @functools.partial(jax.jit, static_argnames=("server", "keep", "width", "tile"))
 def runs_program(
     fixed: tuple[Fixed, ...],
@@ -460,7 +351,9 @@ def runs_program(
     width: int | None,
     tile: int,
 ) -> tuple[tuple[Carried, ...], Report]:
-    """Run rounds of several runs of one structure as one program, each as by itself.
+    """Run rounds of runs of one structure as one program, each as by itself.
+
+    Nothing waits for the host.
 
     Args:
         fixed: Of each run.
@@ -484,7 +377,7 @@ def runs_program(
 
         def one(run: tuple[Any, ...]) -> tuple[Carried, Report]:
             fixed, carried, trained, round_ = run
-            return _where_run(fixed, lambda *_: trained, server, keep, carried, round_)
+            return _where_run(fixed, trained, server, keep, carried, round_)
 
         finished: Any = map_tiles(one, (of_runs, carried, trained, round_), tile)
         return finished
@@ -508,20 +401,31 @@ def _trained(
     data: ClientData,
     width: int | None,
 ) -> Trained:
-    """Train a round's cohorts of all runs that run it."""
+    """Train a round's cohorts of all runs that run it, as one list of slots."""
     num_runs, num_slots = round_.members.shape
-    trainers = fixed.trainer
+    trainers, states = fixed.trainer, carried.states
     if round_.factor is not None:
         trainers = jax.vmap(trainer_at)(trainers, round_.factor)
     run_of = jnp.repeat(jnp.arange(num_runs, dtype=jnp.int32), num_slots)
     members = round_.members.reshape(-1)
+    rows = members + first_rows[run_of]
     present = round_.sends & (round_.is_run & carried.is_sound)[:, None]
-    slots = Slots(run_of, members + first_rows[run_of], members, present.reshape(-1))
+    present = present.reshape(-1)
+    each = jax.vmap(round_key, in_axes=(0, 0, None))
+    keys = each(fixed.key, round_.index, Stream.LOCAL_TRAINING)
+
+    def one(slot: Array, is_present: Array) -> Array:
+        run = run_of[slot]
+        trainer: Any = jax.tree.map(lambda leaf: leaf[run], trainers)
+        key = jax.random.fold_in(keys[run], members[slot])
+        size = jnp.where(is_present, data.sizes[rows[slot]], jnp.int32(0))
+        start, state = carried.parameters[run], None
+        if states is not None:
+            state = states.shared[run], states.own[run, members[slot]]
+        return client_update(trainer, key, start, data, rows[slot], size, state)
+
     width = measured_width(carried.parameters.shape[1]) if width is None else width
-    updates, is_finite, rounding_keys, place = flat_updates(
-        trainers, carried.parameters, data, fixed.key, round_.index, slots, width=width
-    )
-    if place is not None:
-        updates, is_finite = updates[place], is_finite[place]
+    updates, is_finite = side_by_side(one, present, data.sizes[rows], width)
+    rounding_keys = each(fixed.key, round_.index, Stream.QUANTIZATION)
     updates = updates.reshape(num_runs, num_slots, -1)
     return Trained(updates, is_finite.reshape(num_runs, num_slots), rounding_keys)
