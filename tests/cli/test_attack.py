@@ -326,7 +326,7 @@ def test_who_is_predicted_exposed_is_recovered(
         found["sentences"][1].split("hidden among: ")[1].split("; computed for ")
     )
     assert attained.startswith("the best-known client ")
-    assert computed == "clients that are alike: the worst among 2.00."
+    assert computed.startswith("clients that are alike: the worst among 2.00, the")
     assert (tmp_path / "out" / "errors.png").stat().st_size > 1000
     # the same study may be written again, another not
     other = ["attack", *words, "--out", str(tmp_path / "out"), "--seed", "5"]
@@ -954,3 +954,36 @@ def test_random_sums_reveal_what_a_client_is(
     joint, prolin = content["summary"]
     assert joint["predicted_share"] == pytest.approx(joint["attained_share"], abs=0.05)
     assert joint["auc"] > prolin["auc"]
+
+
+def test_three_predictions_stand_next_to_the_errors_attained(
+    tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Long updates are known better; a server that knows lengths predicts it."""
+    generator = np.random.default_rng(0)
+    lengths = generator.permutation(np.linspace(2, 6, 60))
+    updates = generator.normal(size=(60, 3000)) * lengths[:, None]
+    blocks = np.kron(np.eye(15, dtype=bool), np.ones((1, 4), bool))
+    for name, array in (
+        ("who", blocks),
+        ("sums", blocks @ updates),
+        ("updates", updates),
+    ):
+        np.save(tmp_path / f"{name}.npy", array)
+    words = ["least-squares", "--aggregates", str(tmp_path / "sums.npy")]
+    words += ["--participation", str(tmp_path / "who.npy")]
+    words += ["--updates", str(tmp_path / "updates.npy")]
+    content = _json(words, tmp_path / "out", capsys)
+    sizes = [row["predicted_sizes"] for row in content["scores"]]
+    # alone in a block of four: v_i / sum of the mates' v is explained
+    squares = lengths.reshape(15, 4) ** 2
+    expected = 1 - squares / squares.sum(axis=1, keepdims=True)
+    assert sizes == pytest.approx(expected.ravel().tolist(), abs=0.08)
+    alike = [row["predicted_error"] for row in content["scores"]]
+    assert alike == pytest.approx([0.75] * 60)
+    # unrelated updates resemble each other by what centring makes alone
+    resembling = [row["predicted_resemblance"] for row in content["scores"]]
+    assert resembling == pytest.approx(sizes, abs=0.1)
+    (sentence,) = content["sentences"]
+    assert "if the server knows the lengths of all updates" in sentence
+    assert "if it also knows which clients resemble each other" in sentence
