@@ -256,7 +256,7 @@ def _unlike(
 ) -> dict[str, np.ndarray]:
     """Predict errors if the server knows clients' sizes, and whom they resemble."""
     is_plain = config.noise == config.ridge == 0
-    took_part: np.ndarray = np.asarray(history).astype(bool).any(axis=0)
+    took_part = np.atleast_1d(np.asarray(history).astype(bool).any(axis=0))
     if truth is None or not is_plain or took_part.sum() < 2:
         return {}
     gram = np.zeros((took_part.sum(),) * 2)
