@@ -899,7 +899,25 @@ def attacks_rows() -> dict[str, Row]:
         return attacks.views.MembershipView(model, start, start, shape, 3, *own, *own)
 
     average = secagg.ring_average(quantizer, 3, 15)
+    shadows_have = np.arange(16) % 2 == 0
     views = {
+        "attribute()": (
+            attacks.attribute(trainer),
+            lambda own: attacks.views.AttributeView(
+                np.ones((1, 2), int),
+                own[None],
+                own[None],
+                data.ClientData(
+                    clients.inputs,
+                    clients.labels,
+                    np.zeros((16, 1), np.int32),
+                    np.ones(16, np.int32),
+                    clients.num_classes,
+                ),
+                shadows_have,
+            ),
+            flat,
+        ),
         "dense_recovery()": (attacks.dense_recovery(), lambda own: seen(own), flat),
         "gradient_inversion()": (attacks.gradient_inversion(num_steps=2), seen, flat),
         "membership()": (

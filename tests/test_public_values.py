@@ -45,6 +45,7 @@ from mrsa_jax import (
 from mrsa_jax._core import round_rules
 from mrsa_jax._core.pytrees import pytree
 from mrsa_jax.attacks import (
+    _attribute,
     _canaries,
     _dense_recovery,
     _disaggregation,
@@ -207,6 +208,9 @@ def _views() -> dict[str, Callable[[], Any]]:
             own_labels=jnp.zeros(3),
             **shared,
         ),
+        "AttributeView": lambda: views.AttributeView(
+            P, zeros, zeros, jnp.zeros(3), zeros > 0
+        ),
     }
 
 
@@ -238,6 +242,7 @@ MAKERS: dict[str, Callable[[], Any]] = {
     "Status": lambda: mj.Status.OK,
     # attacks
     **_views(),
+    "Attribute": lambda: attacks.attribute(_trainer()),
     "Canaries": lambda: attacks.canaries(
         0, dp.ring_mechanism("skellam", 1.0, 1.0, **RING)
     ),
@@ -430,6 +435,7 @@ MAKERS: dict[str, Callable[[], Any]] = {
 
 # What attacks and simulations give, as arrays that tell its fields apart.
 ARRAYS = (
+    _attribute.AttributeScores,
     _canaries.Residuals,
     _dense_recovery.RecoveredInputs,
     _disaggregation.Disaggregated,

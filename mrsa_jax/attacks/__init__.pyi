@@ -1,4 +1,5 @@
 from . import views as views
+from ._attribute import attribute as attribute
 from ._canaries import CanaryScores as CanaryScores, canaries as canaries
 from ._dense_recovery import dense_recovery as dense_recovery
 from ._disaggregation import disaggregation as disaggregation

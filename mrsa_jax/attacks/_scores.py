@@ -238,6 +238,8 @@ class MembershipScore(NamedTuple):
         false_positive_rates: The bounds at which the next are taken.
         true_positive_rates: Largest share of members found with no more false
             positives.
+        auc_error: Standard error of `auc` (DeLong et al. 1988; with groups Obuchowski
+            1997); nan with a single sample or group of a kind.
     """
 
     accuracy: float
@@ -246,6 +248,7 @@ class MembershipScore(NamedTuple):
     auc: float
     false_positive_rates: tuple[float, ...]
     true_positive_rates: tuple[float, ...]
+    auc_error: float = math.nan
 
 
 @needs_values
@@ -255,6 +258,7 @@ def membership_score(
     *,
     threshold: float | None = None,
     false_positive_rates: Sequence[float] = (0.001, 0.01),
+    groups: Any = None,
 ) -> MembershipScore:
     """Score an attack that gives each sample a number, higher for likely members.
 
@@ -266,6 +270,9 @@ def membership_score(
             for few samples.
         false_positive_rates: Bounds in (0, 1); a bound below 1 / non-members finds
             those members who score above all non-members.
+        groups: Integers [m]: samples of one group have related scores, such as clients
+            of a block; None if all scores are independent. Only `auc_error` depends on
+            it.
 
     Returns:
         The score.
@@ -335,7 +342,44 @@ def membership_score(
         true_positive_rates=tuple(
             float(true_rate[false_rate <= rate].max(initial=0.0)) for rate in bounds
         ),
+        auc_error=_auc_error(values, members, _checked_groups(groups, values)),
     )
+
+
+def _checked_groups(groups: Any, values: np.ndarray) -> np.ndarray:
+    """Return the group of each score, a separate one by default."""
+    if groups is None:
+        return np.arange(len(values))
+    numbers = np.asarray(groups)
+    fits = numbers.shape == values.shape and numbers.dtype.kind in "iu"
+    rule = "must be integers, one for each score"
+    require(fits, "groups", rule, f"{numbers.dtype} {numbers.shape}", values.shape)
+    return np.unique(numbers, return_inverse=True)[1]
+
+
+def _auc_error(values: np.ndarray, members: np.ndarray, groups: np.ndarray) -> float:
+    """Return the standard error of the area under the curve.
+
+    A member's placement is the share of non-members that it beats, a non-member's the
+    share of members that beat it; both have the AUC as their mean. Placements are added
+    up within groups, and groups are independent.
+    """
+    sums, numbers = [], []
+    for kind, sign in ((members, 1), (~members, -1)):
+        ordered = np.sort(sign * values[~kind])
+        sides = [
+            np.searchsorted(ordered, sign * values[kind], s) for s in ("left", "right")
+        ]
+        placements = (sides[0] + sides[1]) / 2 / len(ordered)
+        centred = placements - placements.mean()
+        sums.append(np.bincount(groups[kind], centred, groups.max() + 1) / kind.sum())
+        numbers.append(len(np.unique(groups[kind])))
+    if min(numbers) < 2:
+        return math.nan
+    count = int(groups.max()) + 1
+    variance = sum(n / (n - 1) * (s @ s) for n, s in zip(numbers, sums, strict=True))
+    variance += 2 * count / (count - 1) * (sums[0] @ sums[1])
+    return float(np.sqrt(max(variance, 0.0)))
 
 
 def _curve(

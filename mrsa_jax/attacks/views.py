@@ -17,6 +17,7 @@ from jaxtyping import Array
 from mrsa_watch._base.html import finding
 
 if TYPE_CHECKING:
+    from mrsa_jax.data import ClientData
     from mrsa_jax.quantize import StochasticQuantizer
 
 
@@ -142,3 +143,24 @@ class MembershipView:
     labels: Array
     own_inputs: Array
     own_labels: Array
+
+
+@finding
+class AttributeView:
+    """A passive server with its own shadow clients: sums, models, and data like theirs.
+
+    Attributes:
+        participation: bool or integer weights [J, N], one row for each sum that was
+            learnt.
+        aggregates: float [J, d], the sums P @ X.
+        models: f32 [J, d], the model that the clients of each round trained from.
+        shadows: Data of S simulated clients, drawn as the clients' data are.
+        has_attribute: bool [S], whether each shadow client has the attribute; at least
+            eight of each kind.
+    """
+
+    participation: np.ndarray
+    aggregates: np.ndarray | Array
+    models: np.ndarray | Array
+    shadows: ClientData
+    has_attribute: np.ndarray

@@ -10,6 +10,7 @@ each client that trained.
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Mapping
 from typing import Any
@@ -67,6 +68,10 @@ class Drift:
             two.
         client_memory: float64 [C], rho of each one's, of the nearest of a thousand.
         client_lasting: float64 [C], the lasting share of each one's.
+        resemblance: float64 [N, N], C of `privacy.hidden_among(P, covariance=C)`: the
+            mean product over coordinates of two clients' mean updates, each about its
+            rounds' means; zeros for clients in no round. It includes what is fresh in
+            the means of few rounds. None unless asked for.
     """
 
     spread: float
@@ -88,6 +93,7 @@ class Drift:
     client_spread: np.ndarray
     client_memory: np.ndarray
     client_lasting: np.ndarray
+    resemblance: np.ndarray | None = None
 
     def kernel(self, rounds: Any) -> Float64[np.ndarray, "rows rows"]:
         """Return R of `privacy.information`, for sums learnt in these rounds.
@@ -119,6 +125,7 @@ def measure_drift(
     rounds: Any = None,
     layers: Any = None,
     blocks: Any = None,
+    resemblance: bool = False,
 ) -> Drift:
     """Estimate spread and memory of clients' updates, for `privacy.information`.
 
@@ -154,6 +161,8 @@ def measure_drift(
         blocks: Integers `[clients]`, the block of each: clients of one block are mates,
             those of a negative one have none. If None, clients who were in the same
             rounds are mates.
+        resemblance: Whether to measure which clients' updates are long and which
+            resemble each other, of clients 0 to the last in `members` or `blocks`.
 
     Returns:
         What was measured; over all layers, each coordinate counts alike.
@@ -208,7 +217,30 @@ def measure_drift(
         rule,
         None if labels is None else f"{labels.dtype}{list(labels.shape)}",
     )
-    return estimated(values, who, when, counts, counts, labels)
+    drift = estimated(values, who, when, counts, counts, labels)
+    if not resemblance:
+        return drift
+    num_clients = int(who.max()) + 1 if labels is None else len(labels)
+    return dataclasses.replace(drift, resemblance=_gram(values, who, num_clients))
+
+
+def _gram(values: np.ndarray, members: np.ndarray, num_clients: int) -> np.ndarray:
+    """Return the Gram matrix of clients' mean centred updates, per coordinate."""
+    is_there = members >= 0
+    clients = members[is_there]
+    in_round = np.maximum(is_there.sum(axis=1), 1)[:, None]
+    in_all = np.maximum(np.bincount(clients, minlength=num_clients), 1)[:, None]
+    gram = np.zeros((num_clients, num_clients))
+    width = at_once("columns", 8 * 3 * (members.size + num_clients))
+    for start in range(0, values.shape[2], width):
+        piece = values[:, :, start : start + width].astype(np.float64)
+        piece *= is_there[:, :, None]
+        piece -= (piece.sum(axis=1) / in_round)[:, None]
+        totals = np.zeros((num_clients, piece.shape[2]))
+        np.add.at(totals, clients, piece[is_there])
+        means = totals / in_all
+        gram += means @ means.T
+    return gram / values.shape[2]
 
 
 class Sketch:

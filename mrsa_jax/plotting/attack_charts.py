@@ -55,6 +55,31 @@ def members_chart(summary: Rows) -> Chart:
     return Chart.named("members", lines, ticks=ticks)
 
 
+def attribute_chart(scores: Rows) -> Chart:
+    """Chart the mean AUC of an attribute after rounds, with each scheme's bound."""
+    methods = {row["method"] for row in scores}
+    groups: dict[tuple[str, str], dict[int, list[float]]] = {}
+    bounds: dict[str, float] = {}
+    for row in scores:
+        label = str(row["scheme"])
+        areas = groups.setdefault((label, str(row["method"])), {})
+        areas.setdefault(int(row["rounds"]), []).append(size(row["auc"]))
+        if row["bound_auc"] is not None and not np.isnan(row["bound_auc"]):
+            bounds[label] = float(row["bound_auc"])
+    lines = []
+    for (label, method), areas in groups.items():
+        rounds = sorted(areas)
+        means = [float(np.mean(areas[stop])) for stop in rounds]
+        name = method if len(methods) > 1 else ""
+        weight = "main solid" if method == "joint" else "thin solid"
+        lines.append(Line(label, rounds, means, name, weight=weight))
+        if label in bounds and method == "joint":
+            level = [bounds[label]] * 2
+            ends = [rounds[0], rounds[-1]]
+            lines.append(Line(label, ends, level, "bound", weight="thin dashed"))
+    return Chart.named("attribute", lines)
+
+
 def rates_chart(scores: Rows, others: str = "") -> Chart:
     """Chart measured rates with their intervals next to those of the formula.
 

@@ -183,6 +183,6 @@ def plain(names: str) -> dict[str, str]:
 
 
 # What a setting of each name keeps, whatever the attack.
-_CHOICES = ("schemes", "seen", "methods", "pads", "others", "clients",
+_CHOICES = ("schemes", "seen", "methods", "estimators", "pads", "others", "clients",
             "false_positive_rates")  # fmt: skip
-_FILES = ("aggregates", "participation", "updates", "counts")
+_FILES = ("aggregates", "participation", "updates", "counts", "mask")

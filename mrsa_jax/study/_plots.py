@@ -16,6 +16,7 @@ from mrsa_jax import plotting
 from mrsa_jax._core.drawing import named_if_not_drawn
 from mrsa_jax.plotting.attack_charts import (
     Rows,
+    attribute_chart,
     errors_line,
     members_chart,
     rates_chart,
@@ -126,6 +127,8 @@ def attack_charts(summary: Rows, scores: Rows) -> dict[str, Chart]:
             )
             for kind in kinds
         }
+    if _is_of_attributes(scores):
+        return {"attribute": attribute_chart(scores)}
     if _is_of_members(summary):
         return {"auc": members_chart(summary)}
     errors: dict[str, list[Any]] = {}
@@ -144,6 +147,11 @@ def attack_charts(summary: Rows, scores: Rows) -> dict[str, Chart]:
 def is_told_apart(scores: Rows) -> bool:
     """Return whether scores are rates of true and false positives."""
     return bool(scores) and set(scores[0]) >= _RATES
+
+
+def _is_of_attributes(scores: Rows) -> bool:
+    """Return whether scores are areas under curves after numbers of rounds."""
+    return bool(scores) and {"rounds", "auc", "bound_auc"} <= set(scores[0])
 
 
 def _is_of_members(summary: Rows) -> bool:

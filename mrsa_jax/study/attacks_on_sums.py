@@ -20,6 +20,10 @@ from mrsa_jax.study._training_tables import ModelName
 from mrsa_watch._base.errors import POSITIVE, check_blind, require
 
 _Rates = Annotated[tuple[float, ...], flags.IS_INSIDE]
+_Estimators = Annotated[
+    tuple[Literal["joint", "prolin"], ...],
+    flags.Cites(prolin="attribute inference: kerkouche2023client"),
+]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -197,6 +201,70 @@ class DistinguishConfig(SumsOfRounds):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
+class AttributeConfig(SumsOfRounds):
+    """Infer an attribute of each client from the sums: what a client is.
+
+    A passive server trains shadow clients at each round's model, fits a linear score of
+    the attribute, applies it to the round's sum, and solves all rounds jointly. Fresh
+    noise averages out, so the attribute shows although each update stays hidden. Whole
+    blocks of T bound every such test for any number of rounds, and the result is
+    compared with this bound.
+      mrsa-jax attack attribute
+      mrsa-jax attack attribute --schemes uniform --local-steps 1 --batch-size 8
+      mrsa-jax attack attribute --attribute record --trainings 10
+      mrsa-jax attack attribute --mask hospitals.npy --target-class 3
+    """
+
+    out: pathlib.Path = pathlib.Path("results/attack/attribute")
+    num_clients: flags.Several = 120
+    """Number of clients N."""
+    cohort_size: flags.Several = 12
+    """Clients selected per round, K."""
+    dropout_rates: Annotated[tuple[float, ...], flags.IS_SHARE] = (0.0,)
+    """Probabilities that a client is offline in a round, spread over the clients."""
+    rounds: flags.Whole = 200
+    """Rounds whose sums the server keeps, from the first."""
+    estimators: _Estimators = ("joint", "prolin")
+    """Estimators on the same sums: all rounds solved jointly, or PROLIN."""
+    attribute: Literal["class", "record"] = "class"
+    """Attribute of a client: it holds samples of a class, or one certain record."""
+    target_class: flags.Natural = 0
+    """This class; clients without the attribute hold none of its samples."""
+    num_held: flags.Whole = 6
+    """Samples of the class that a client with the attribute holds."""
+    mask: flags.File = None
+    """Clients with the attribute: .npy or .npz of booleans [N]. Default: drawn with
+    probability --prevalence."""
+    prevalence: flags.Inside = 0.5
+    """Probability that a client has the attribute, which the server knows."""
+    trainings: flags.Whole = 3
+    """Trainings with other data, clients and cohorts, of the seeds from --seed on."""
+    dataset: str = "digits"
+    """Data that the clients train on (mrsa-jax data list)."""
+    model: ModelName = "logistic"
+    """Model that they train."""
+    client_size: flags.Several = 32
+    """Samples of a client, drawn with repetition from one half of the data; the server
+    draws its shadow clients from the other half."""
+    batch_size: flags.Whole = 4
+    """Samples in a minibatch."""
+    local_steps: flags.Natural = 0
+    """Minibatches of a client in a round, drawn again each time; 0: its whole epoch."""
+    learning_rate: FinitePositive = 0.1
+    """Step size of their SGD."""
+    num_shadows: Annotated[flags.Whole, flags.Within(32)] = 200
+    """Shadow clients, half of them with the attribute."""
+
+
+def _check_attribute(config: AttributeConfig) -> None:
+    rule = "must be at most client_size"
+    require(config.num_held <= config.client_size, "num_held", rule, config.num_held)
+    samples = config.local_steps * config.batch_size
+    rule = "must need at most client_size samples in minibatches of batch_size"
+    require(samples <= config.client_size, "local_steps", rule, config.local_steps)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class CanariesConfig(SumsOfRounds):
     """Measure with canaries whether noise in the ring hides clients as planned.
 
@@ -357,6 +425,22 @@ ROWS = (
         ("andrew2024one", "nasr2023tight"),
         check=_check_canaries,
         needs=560,
+    ),
+    row(
+        "attribute",
+        AttributeConfig,
+        "an attribute of each client, such as a class that it holds",
+        {
+            "trainings": "1",
+            "sums": "rounds",
+            "working_rounds": "rounds",
+            **plain("auc lower upper tpr_at_1% tpr_at_10%"),
+            **plain("predicted_share attained_share bound_auc counted_auc"),
+        },
+        "attribute inference from sums",
+        ("kerkouche2023client", "marchand2023sratta", "pejo2023quality"),
+        check=_check_attribute,
+        needs=430,
     ),
     row(
         "disaggregation",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from typing import Any
 
 import jax
@@ -202,3 +203,43 @@ def test_areas_are_those_of_scikit_learn() -> None:
         assert own.true_positive_rates == tuple(
             true[false <= rate].max() for rate in (0.1, 0.4)
         )
+
+
+def _delong(scores, members):
+    """Return the standard error by DeLong's formula, from all pairs."""
+    wins = np.sign(scores[members][:, None] - scores[~members][None, :]) / 2 + 0.5
+    parts = [wins.mean(axis=1), wins.mean(axis=0)]
+    return np.sqrt(sum(part.var(ddof=1) / len(part) for part in parts))
+
+
+def test_the_auc_has_delongs_standard_error():
+    generator = np.random.default_rng(0)
+    members = np.arange(40) < 15
+    scores = generator.normal(size=40).round(1) + members
+    judged = attacks.membership_score(scores, members)
+    assert judged.auc_error == pytest.approx(_delong(scores, members), rel=1e-12)
+    separate = attacks.membership_score(scores, members, groups=np.arange(40)[::-1])
+    assert separate.auc_error == pytest.approx(judged.auc_error, rel=1e-12)
+
+
+def test_the_error_of_groups_is_the_scatter_over_draws():
+    """Four clients per group, with one score."""
+    generator = np.random.default_rng(1)
+    groups = np.repeat(np.arange(30), 4)
+    aucs, errors = [], []
+    for _ in range(600):
+        members = generator.random(120) < 0.5
+        scores = (
+            np.bincount(groups, members)[groups] + generator.normal(size=30)[groups]
+        )
+        judged = attacks.membership_score(scores, members, groups=groups)
+        aucs.append(judged.auc)
+        errors.append(judged.auc_error)
+    assert np.mean(errors) == pytest.approx(np.std(aucs), rel=0.12)
+
+
+def test_one_group_of_a_kind_has_no_error():
+    judged = attacks.membership_score([2, 1, 0], [True, False, False])
+    assert math.isnan(judged.auc_error)
+    with pytest.raises(mj.ConfigurationError, match="`groups` must be integers"):
+        attacks.membership_score([2, 1, 0], [True, False, False], groups=[0, 1])

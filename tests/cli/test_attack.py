@@ -152,6 +152,25 @@ def files(tmp_path: pathlib.Path) -> dict[str, pathlib.Path]:
             "`client_size` must be at least 2; got 1",
         ),
         (
+            ["attribute", "--mask", __file__],
+            "`mask` must be an existing .npy or .npz",
+        ),
+        (
+            ["attribute", "--estimators", "joint", "joint"],
+            "must not contain duplicates",
+        ),
+        (["attribute", "--prevalence", "1"], "`prevalence` must lie in (0, 1)"),
+        (
+            ["attribute", "--num-held", "33"],
+            "`num_held` must be at most client_size; got 33",
+        ),
+        (["attribute", "--local-steps", "9"], "must need at most client_size samples"),
+        (["attribute", "--num-shadows", "31"], "`num_shadows` must be at least 32"),
+        (
+            ["attribute", "--target-class", "10"],
+            "`target_class` must be a class with samples",
+        ),
+        (
             ["disaggregation", "--counts", __file__],
             "`counts` must be an existing .npy or .npz",
         ),
@@ -307,7 +326,7 @@ def test_who_is_predicted_exposed_is_recovered(
         found["sentences"][1].split("hidden among: ")[1].split("; computed for ")
     )
     assert attained.startswith("the best-known client ")
-    assert computed == "clients that are alike: the worst among 2.00."
+    assert computed.startswith("clients that are alike: the worst among 2.00, the")
     assert (tmp_path / "out" / "errors.png").stat().st_size > 1000
     # the same study may be written again, another not
     other = ["attack", *words, "--out", str(tmp_path / "out"), "--seed", "5"]
@@ -844,3 +863,127 @@ def test_an_interruption_leaves_what_was_finished(
         assert main(words) == 130
     assert (out / "scores.csv").read_text() == whole  # not replaced by half of it
     assert not list(tmp_path.glob(".*"))
+
+
+def _attribute(*words: str) -> list[str]:
+    few = ["--num-clients", "24", "--cohort-size", "8", "--rounds", "40"]
+    return ["attribute", *few, "--num-shadows", "100", "--client-size", "16", *words]
+
+
+def test_what_clients_are_shows_in_random_sums_and_less_in_blocks(
+    tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = _attribute(
+        "--estimators", "joint", "--trainings", "4", "--local-steps", "0"
+    )
+    words += ["--schemes", "uniform", "batch_partitioning:4"]
+    random, blocks = _json(words, tmp_path / "out", capsys)["summary"]
+    assert random["bound_auc"] is None
+    assert blocks["bound_auc"] == pytest.approx(0.7734375)
+    assert blocks["strong_T"] == 4
+    assert random["auc"] > 0.85 > blocks["auc"]
+    # the number of mates with the attribute is all that a block reveals
+    assert blocks["auc"] <= blocks["counted_auc"] + 0.05
+    for row in (random, blocks):
+        assert row["lower"] <= row["auc"] <= row["upper"]
+        assert row["predicted_share"] == pytest.approx(row["attained_share"], abs=0.2)
+
+
+def test_the_attribute_of_a_mask_and_of_a_record(
+    tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    mask = np.arange(24) < 9
+    np.save(tmp_path / "mask.npy", mask)
+    words = _attribute("--trainings", "1", "--mask", str(tmp_path / "mask.npy"))
+    words += ["--schemes", "uniform", "--prevalence", "0.375"]
+    content = _json(words, tmp_path / "class", capsys)
+    methods = [row["method"] for row in content["summary"]]
+    assert methods == ["joint", "prolin"]
+    assert all(row["auc"] > 0.7 for row in content["summary"])
+    assert content["summary"][1]["predicted_share"] is None
+    rounds = [row["rounds"] for row in content["scores"] if row["method"] == "joint"]
+    assert rounds == [5, 10, 15, 20, 25, 30, 35, 40]
+    words[words.index("--mask") + 1] = str(tmp_path / "short.npy")
+    np.save(tmp_path / "short.npy", mask[:-1])
+    assert main(["attack", *words, "--out", str(tmp_path / "no")]) == 2
+    assert "`mask` must be 24 booleans" in capsys.readouterr().err
+    np.save(tmp_path / "short.npy", mask | True)
+    assert main(["attack", *words, "--out", str(tmp_path / "no")]) == 2
+    assert "clients with the attribute and clients without" in capsys.readouterr().err
+    record = ["--attribute", "record", "--local-steps", "1", "--estimators", "joint"]
+    content = _json(
+        _attribute("--trainings", "1", *record), tmp_path / "record", capsys
+    )
+    assert [row["scheme"] for row in content["summary"]] == [
+        "Random",
+        "Multi-RoundSecAgg (T=4)",
+    ]
+
+
+@pytest.mark.slow
+def test_blocks_hide_what_a_client_is_as_far_as_the_bound_says(
+    tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Ten trainings of whole epochs; masks scatter, so all is of the same clients."""
+    sizes = (2, 4, 6, 12)
+    words = ["attribute", "--trainings", "10", "--estimators", "joint", "--schemes"]
+    words += [f"batch_partitioning:{size}" for size in sizes]
+    rows = _json(words, tmp_path / "out", capsys)["summary"]
+    for row, reference in zip(rows, (0.866, 0.750, 0.710, 0.642), strict=True):
+        # no better than the number of mates with the class, and nearly as good
+        assert row["counted_auc"] - 0.02 < row["auc"] < row["counted_auc"]
+        # mates tie: on average a fraction (T - 1) / (N - 1) of the pairs
+        gap = (row["strong_T"] - 1) / 119 * (row["bound_auc"] - 0.5)
+        expected = row["bound_auc"] - gap
+        # three standard errors of ten draws of 120 clients
+        assert row["counted_auc"] == pytest.approx(expected, abs=0.035)
+        assert row["auc"] == pytest.approx(reference, abs=0.035)
+
+
+@pytest.mark.slow
+def test_random_sums_reveal_what_a_client_is(
+    tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["attribute", "--trainings", "3", "--schemes", "uniform", "--rounds", "400"]
+    words += ["--batch-size", "8", "--local-steps", "1"]
+    content = _json(words, tmp_path / "out", capsys)
+    for stop, least in ((200, 0.83), (400, 0.90)):
+        areas = [row["auc"] for row in content["scores"] if row["rounds"] == stop]
+        assert len(areas) == 6
+        assert min(areas) >= least
+    joint, prolin = content["summary"]
+    assert joint["predicted_share"] == pytest.approx(joint["attained_share"], abs=0.05)
+    assert joint["auc"] > prolin["auc"]
+
+
+def test_three_predictions_stand_next_to_the_errors_attained(
+    tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Long updates are known better; a server that knows lengths predicts it."""
+    generator = np.random.default_rng(0)
+    lengths = generator.permutation(np.linspace(2, 6, 60))
+    updates = generator.normal(size=(60, 3000)) * lengths[:, None]
+    blocks = np.kron(np.eye(15, dtype=bool), np.ones((1, 4), bool))
+    for name, array in (
+        ("who", blocks),
+        ("sums", blocks @ updates),
+        ("updates", updates),
+    ):
+        np.save(tmp_path / f"{name}.npy", array)
+    words = ["least-squares", "--aggregates", str(tmp_path / "sums.npy")]
+    words += ["--participation", str(tmp_path / "who.npy")]
+    words += ["--updates", str(tmp_path / "updates.npy")]
+    content = _json(words, tmp_path / "out", capsys)
+    sizes = [row["predicted_sizes"] for row in content["scores"]]
+    # alone in a block of four: v_i / sum of the mates' v is explained
+    squares = lengths.reshape(15, 4) ** 2
+    expected = 1 - squares / squares.sum(axis=1, keepdims=True)
+    assert sizes == pytest.approx(expected.ravel().tolist(), abs=0.08)
+    alike = [row["predicted_error"] for row in content["scores"]]
+    assert alike == pytest.approx([0.75] * 60)
+    # unrelated updates resemble each other by what centring makes alone
+    resembling = [row["predicted_resemblance"] for row in content["scores"]]
+    assert resembling == pytest.approx(sizes, abs=0.1)
+    (sentence,) = content["sentences"]
+    assert "if the server knows the lengths of all updates" in sentence
+    assert "if it also knows which clients resemble each other" in sentence

@@ -55,6 +55,8 @@ def test_a_dry_run_states_it(name, tmp_path, capsys):
         # 60 more models, each a vector of 7850
         # 1000 more trainings of 12 rounds and 24 clients
         ("distinguish", "trainings = 400", "trainings = 1400", 8 * 1000 * 12 * 24),
+        # 100 more models and sums of 650 entries
+        ("attribute", "rounds = 200", "rounds = 300", 2 * 4 * 100 * 650),
         ("model-inversion", "num_clients = 10", "num_clients = 70", 4 * 60 * 7850),
         ("membership", "num_shadows = 10", "num_shadows = 70", 4 * 60 * 4810),
         # gradients of 8 more starts, of a LeNet: three 5 x 5 convolutions of 12, 768 x
@@ -142,6 +144,7 @@ print(json.dumps({"estimate": estimate, "measured": peak() - before}))
             "trainings = 16\ntrials = 1000\nwarm_up = 2\nschemes = ['uniform']",
         ),
         ("distinguish", "trainings = 16\ntrials = 4000000\nothers = ['gaussian']"),
+        ("attribute", "trainings = 1\nrounds = 30\nschemes = ['uniform']"),
         ("inconsistency", "cohort_size = 3"),
         ("inconsistency", "cohort_size = 4\nhidden_size = 20000"),
     ],

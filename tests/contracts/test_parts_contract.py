@@ -181,6 +181,7 @@ ROWS = [
 def _attacks() -> dict[str, Any]:
     trainer = federated.local_sgd(_MODEL, 0.1, **_SGD)
     return {
+        "attribute": attacks.attribute(trainer),
         "dense_recovery": attacks.dense_recovery(),
         "disaggregation": attacks.disaggregation(),
         "distinguish": attacks.distinguish(0),

@@ -396,3 +396,39 @@ def test_each_client_s_drift_is_found() -> None:
     np.testing.assert_allclose(drift.client_spread, spread, rtol=0.12)
     np.testing.assert_allclose(drift.client_memory, rho, atol=0.1)
     np.testing.assert_allclose(drift.client_lasting, share, atol=0.12)
+
+
+def test_resemblance_is_the_gram_matrix_of_centred_means() -> None:
+    rng = np.random.default_rng(0)
+    updates = rng.normal(size=(3, 3, 50))
+    members = np.array([[0, 1, 2], [3, 4, 5], [0, 4, -1]])
+    drift = measure_drift(updates, members, blocks=[-1] * 7, resemblance=True)
+    totals, counts = np.zeros((7, 50)), np.zeros(7)
+    for row, sent in zip(members, updates, strict=True):
+        present = row >= 0
+        totals[row[present]] += sent[present] - sent[present].mean(axis=0)
+        counts[row[present]] += 1
+    means = totals / np.maximum(counts, 1)[:, None]
+    np.testing.assert_allclose(drift.resemblance, means @ means.T / 50, atol=1e-12)
+    assert not np.asarray(drift.resemblance)[6].any()
+    assert measure_drift(updates, members).resemblance is None
+
+
+def test_resemblance_in_pieces_is_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(1)
+    updates, members = rng.normal(size=(4, 5, 33)), [[0, 1, 2, 3, 4]] * 4
+    whole = measure_drift(updates, members, resemblance=True).resemblance
+    monkeypatch.setattr("mrsa_jax.federated._drift.at_once", lambda *unused: 7)
+    pieces = measure_drift(updates, members, resemblance=True).resemblance
+    np.testing.assert_allclose(pieces, whole, atol=1e-14)
+
+
+def test_resemblance_recovers_a_covariance() -> None:
+    """Updates that never change, of clients with C = I + 1/2 in one pair."""
+    rng = np.random.default_rng(2)
+    covariance = np.diag([1.0, 1.0, 4.0, 9.0])
+    covariance[0, 1] = covariance[1, 0] = 0.5
+    own = np.linalg.cholesky(covariance) @ rng.normal(size=(4, 200_000))
+    found = measure_drift(own[None], [range(4)], resemblance=True).resemblance
+    centring = np.eye(4) - 0.25
+    np.testing.assert_allclose(found, centring @ covariance @ centring, atol=0.05)

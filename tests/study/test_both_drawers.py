@@ -21,6 +21,7 @@ import xarray as xr
 from PIL import Image
 
 from mrsa_jax.plotting.attack_charts import (
+    attribute_chart,
     errors_line,
     histogram_chart,
     members_chart,
@@ -261,6 +262,14 @@ def test_every_figure_of_an_audit_and_an_attack() -> None:
         for method in ("loss", "shadow")
         for seen, auc in (("plain", 0.9), ("sum", 0.5))
     ]
+    areas = [
+        {"scheme": label, "method": method, "rounds": stop, "auc": auc} | bound
+        for label, bound in zip(
+            SCHEMES, ({"bound_auc": None}, {"bound_auc": 0.8125}), strict=True
+        )
+        for method in ("joint", "prolin")
+        for stop, auc in ((10, 0.6), (10, 0.7), (20, 0.8))
+    ]
     errors = [errors_line(label, [0.5, np.nan, 1e-20, 3.0]) for label in SCHEMES]
     for chart in (
         exposure_chart(log),
@@ -268,6 +277,7 @@ def test_every_figure_of_an_audit_and_an_attack() -> None:
         privacy_chart(log),
         rates_chart(rates, "gaussian"),
         members_chart(members),
+        attribute_chart(areas),
         Chart.named("errors", errors),
     ):
         agree(chart)

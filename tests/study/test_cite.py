@@ -193,6 +193,9 @@ def test_commands_of_their_own_cite_theirs() -> None:
     assert set(keys(SecaggConfig(fidelity="real"))) >= {"rfc8439", "rfc7748", "rfc5869"}
     assert "lam2021gradient" in keys(study.attacks_on_sums.DisaggregationConfig())
     assert "dong2022gaussian" in keys(study.attacks_on_sums.DistinguishConfig())
+    joint = keys(study.attacks_on_sums.AttributeConfig(estimators=("joint",)))
+    assert {"marchand2023sratta", "pejo2023quality"} <= set(joint)
+    assert "kerkouche2023client" in keys(study.attacks_on_sums.AttributeConfig())
     shadow = keys(study.attacks_on_models.MembershipConfig(methods=("shadow",)))
     assert "shokri2017membership" in shadow
     assert "yeom2018privacy" not in shadow

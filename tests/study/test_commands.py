@@ -55,6 +55,14 @@ SETTINGS: dict[str, dict[str, Any]] = {
     },
     "attack least-squares": SUMS | {"warm_up": 0, "frozen": True, "batch_size": 200},
     "attack distinguish": SUMS | {"warm_up": 1, "trials": 50, "trainings": 4},
+    "attack attribute": SUMS
+    | {
+        "schemes": ("batch_partitioning:2",),
+        "trainings": 1,
+        "client_size": 8,
+        "num_held": 4,
+        "num_shadows": 32,
+    },
     "attack canaries": SUMS
     | {"trials": 40, "dim": 8, "others": ("known",), "modulus_bits": 16},
     "attack disaggregation": SUMS | {"interval": 5, "dim": 30, "restarts": 1},

@@ -10,6 +10,7 @@ import numpy as np
 
 from mrsa_jax import attacks, federated, privacy, quantize, secagg
 from mrsa_jax._core.arrays import as_integers
+from mrsa_jax._core.batches import at_once
 from mrsa_jax._core.round_rules import with_weights
 from mrsa_jax.study import _build
 from mrsa_jax.study._config import TrainConfig, parse_scheme, secret_seed
@@ -27,6 +28,7 @@ from mrsa_watch._base.errors import require
 _LEVELS, _CLIP = 2**16, 1.0
 # an update is called recovered below this error, as in Multi-RoundSecAgg's Fig. 9
 FOUND = 0.05
+_OWN = 1e-6  # variance of a client that no other shares, relative to the mean
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -242,10 +244,45 @@ def _score_sums(
         sums=counts,
         **({} if sums.truth is None else {"error": error}),
         predicted_error=predicted,
+        **_unlike(config, sums.truth, history),
         # counted from 1, as whatever is printed
         exposed_in_sum=np.where(exposed >= 0, exposed + 1, None),  # type: ignore[call-overload]
     )
     report.summary.append(_sums_summary(sums, history, error, predicted, exposed))
+
+
+def _unlike(
+    config: LeastSquaresConfig, truth: np.ndarray | None, history: np.ndarray
+) -> dict[str, np.ndarray]:
+    """Predict errors if the server knows clients' sizes, and whom they resemble."""
+    is_plain = config.noise == config.ridge == 0
+    took_part = np.atleast_1d(np.asarray(history).astype(bool).any(axis=0))
+    if truth is None or not is_plain or took_part.sum() < 2:
+        return {}
+    gram = np.zeros((took_part.sum(),) * 2)
+    width = at_once("columns", 8 * 8 * len(gram))
+    for start in range(0, truth.shape[1], width):
+        piece = truth[took_part, start : start + width][None]
+        members = np.arange(len(gram))[None]
+        drift = federated.measure_drift(piece, members, resemblance=True)
+        gram += np.asarray(drift.resemblance) * piece.shape[2]
+    scale = len(gram) / max(gram.trace(), 1e-300)
+    # centred updates add up to zero, so C is singular: a little of its own to each
+    gram += np.eye(len(gram)) * _OWN / scale
+    predicted = {}
+    for name, covariance in (
+        ("predicted_sizes", np.diag(np.diagonal(gram))),
+        ("predicted_resemblance", gram),
+    ):
+        hidden = privacy.hidden_among(
+            np.asarray(history)[:, took_part],
+            memory=1.0 if config.memory is None else config.memory,
+            share=config.share,
+            covariance=covariance * scale,
+        )
+        predicted[name] = np.full(len(took_part), np.nan)
+        predicted[name][took_part] = 1 - 1 / hidden
+    return predicted
 
 
 def _about_the_mean(
@@ -350,13 +387,27 @@ def _quantiles(row: dict[str, Any], report: AttackFindings) -> str:
         return ""
     attained = np.quantile(errors, (0.0, 0.1, 0.5)).tolist()
     words = f" Attained, in the unit of hidden among: {attained_words(*attained)}"
-    least = min(score["predicted_error"] for score in rows if score["sums"])
-    if least == 0.0:  # of a client that is exposed
+    predictions = {
+        name: [score[name] for score in rows if score["sums"] and name in score]
+        for name in ("predicted_error", "predicted_sizes", "predicted_resemblance")
+    }
+    if min(predictions["predicted_error"]) == 0.0:  # of a client that is exposed
         return f"{words}."
-    return (
-        f"{words}; computed for clients that are alike: the worst "
-        f"{attained_word(least)}."
-    )
+    parts = [
+        f"{who}: the worst {attained_word(min(errors))}, the median "
+        f"{attained_word(float(np.median(errors)))}"
+        for who, errors in zip(
+            (
+                "for clients that are alike",
+                "if the server knows the lengths of all updates",
+                "if it also knows which clients resemble each other",
+            ),
+            predictions.values(),
+            strict=True,
+        )
+        if errors and np.isfinite(errors).all()
+    ]
+    return f"{words}; computed {'; '.join(parts)}."
 
 
 def _digits(value: float | None) -> str:

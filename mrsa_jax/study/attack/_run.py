@@ -103,7 +103,15 @@ def _num_rows(config: Any) -> int:
         or getattr(config, "run", None) is not None
     ):
         return 1
-    listed = ("schemes", "others", "clients", "methods", "seen", "pads")
+    listed = (
+        "schemes",
+        "others",
+        "clients",
+        "methods",
+        "estimators",
+        "seen",
+        "pads",
+    )
     return math.prod(
         len(getattr(config, name)) for name in listed if hasattr(config, name)
     )

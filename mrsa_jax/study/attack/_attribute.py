@@ -1,0 +1,309 @@
+"""An attribute of each client, from the sums of many rounds."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from jaxtyping import Array, Float32, Int32
+
+from mrsa_jax import attacks, data, federated, privacy
+from mrsa_jax._core.arrays import on_device
+from mrsa_jax._core.pytrees import pytree
+from mrsa_jax._core.streams import Stream
+from mrsa_jax.attacks.views import AttributeView
+from mrsa_jax.study._assets import text_of
+from mrsa_jax.study._findings import AttackFindings
+from mrsa_jax.study._parts import build, load_data
+from mrsa_jax.study._progress import Progress
+from mrsa_jax.study.attack import _stage
+from mrsa_jax.study.attacks_on_sums import AttributeConfig
+from mrsa_watch._base.errors import require
+
+_RATES = (0.01, 0.1)  # of false positives
+_STOPS = 8  # rounds after which the estimate is scored
+
+
+def run(config: AttributeConfig, report: AttackFindings, progress: Progress) -> None:
+    """Train with and without the attribute, and infer it from the sums."""
+    report.title = (
+        f"Attribute: {config.attribute}, {config.model} on {config.dataset}, "
+        f"{config.client_size} samples per client"
+    )
+    settings = [
+        dataclasses.replace(config, seed=config.seed + number)
+        for number in range(config.trainings)
+    ]
+    for text in config.schemes:
+        progress.stage(text, config.trainings * len(config.estimators))
+        results: dict[Any, list[_Result]] = {name: [] for name in config.estimators}
+        for each in settings:
+            one_scheme = dataclasses.replace(each, schemes=(text,))
+            ((label, history),) = one_scheme.histories(config.rounds)
+            scene = _Scene.trained(each, history[history.any(axis=1)])
+            for method, of_method in results.items():
+                attack = attacks.attribute(
+                    scene.trainer, prevalence=config.prevalence, method=method
+                )
+                scores = attack.run(_stage.stream(each, Stream.ATTACK), scene.view)
+                of_method.append(_Result(attack, scene, scores))
+                done = sum(map(len, results.values()))
+                progress.update(done, config.trainings * len(config.estimators))
+        for method, of_method in results.items():
+            head = {"scheme": label, "method": method}
+            report.summary.append(head | _summary(config, of_method))
+            for training, result in enumerate(of_method):
+                rows = result.trajectory(report.summary[-1]["bound_auc"])
+                report.scores += [head | {"training": training} | row for row in rows]
+    words = text_of("attribute_found")
+    for row in report.summary:
+        report.sentences.append(words.format(**row))
+        if row["bound_auc"] is not None:
+            report.sentences.append(text_of("attribute_bound").format(**row))
+    report.sentences.append(text_of("attribute_limits"))
+
+
+@pytree
+class _Minibatches:
+    """Local training on some of a client's samples, drawn again in each round.
+
+    Attributes:
+        trainer: Training of the drawn samples.
+        count: Samples that are drawn (static).
+    """
+
+    trainer: Any
+    count: int = dataclasses.field(metadata={"static": True})
+
+    def update(
+        self, key: Array, parameters: Array, inputs: Array, labels: Array, size: Array
+    ) -> Array:
+        """Train on `count` samples, or on all if the client has fewer."""
+        of_draw, of_steps = jax.random.split(key)
+        drawn = jax.random.uniform(of_draw, inputs.shape[:1], jnp.float32)
+        is_held = jnp.arange(len(drawn), dtype=jnp.int32) < size
+        # the client's samples come first, in random order
+        ranks = jnp.where(is_held, drawn, jnp.float32(2))
+        order = jnp.argsort(ranks)[: self.count]
+        size = jnp.minimum(size, jnp.int32(self.count))
+        return self.trainer.update(
+            of_steps, parameters, inputs[order], labels[order], size
+        )
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class _Scene:
+    """One training: the server's view of it, and which clients have the attribute."""
+
+    view: AttributeView
+    has_attribute: np.ndarray
+    trainer: Any
+
+    @classmethod
+    def trained(cls, config: AttributeConfig, history: np.ndarray) -> _Scene:
+        require(len(history) > 0, "rounds", "must leave a round with a sum", 0)
+        dataset = load_data(config.dataset, config.seed)
+        generator = np.random.default_rng([config.seed, 0xA77])
+        has_attribute = _mask(config, generator)
+        shadows_have = np.arange(config.num_shadows) % 2 == 0
+        halves = np.array_split(generator.permutation(len(dataset.train_labels)), 2)
+        record = int(halves[0][0])
+        clients, shadows = (
+            _holders(config, generator, dataset, pool, have, record)
+            for pool, have in zip(halves, (has_attribute, shadows_have), strict=True)
+        )
+        model = build("model", config.model, dataset.num_classes)
+        shape = dataset.train_inputs.shape[1:]
+        start, trainer = _stage.start_and_trainer(
+            config, model, shape, config.batch_size
+        )
+        if config.local_steps:
+            trainer = _Minibatches(trainer, config.local_steps * config.batch_size)
+        slots = int(history.sum(axis=1).max())
+        # members first, in their order; slots beyond a cohort count nothing
+        members = np.argsort(~history, axis=1, kind="stable")[:, :slots]
+        models, sums = _trained_rounds(
+            _stage.stream(config, Stream.LOCAL_TRAINING),
+            trainer,
+            clients,
+            start,
+            on_device(members, jnp.int32),
+            on_device(np.take_along_axis(history, members, axis=1), jnp.float32),
+        )
+        view = AttributeView(
+            history, np.asarray(sums), np.asarray(models), shadows, shadows_have
+        )
+        return cls(view, has_attribute, trainer)
+
+
+def _mask(config: AttributeConfig, generator: np.random.Generator) -> np.ndarray:
+    """Return the clients with the attribute, of a file or drawn independently."""
+    count = config.num_clients
+    if config.mask is None:
+        mask = generator.random(count) < config.prevalence
+    else:
+        mask = np.asarray(_stage.read_array(config.mask, "mask"))
+    argument = "prevalence" if config.mask is None else "mask"
+    fits = mask.dtype == np.bool_ and mask.shape == (count,)
+    require(fits, argument, f"must be {count} booleans", f"{mask.dtype} {mask.shape}")
+    rule = "must give clients with the attribute and clients without it"
+    require(0 < mask.sum() < count, argument, rule, int(mask.sum()))
+    return mask
+
+
+def _holders(
+    config: AttributeConfig,
+    generator: np.random.Generator,
+    dataset: Any,
+    pool: np.ndarray,
+    have: np.ndarray,
+    record: int,
+) -> data.ClientData:
+    """Deal out samples of a pool, with repetition, by who has the attribute."""
+    labels = np.asarray(dataset.train_labels)
+    if config.attribute == "record":
+        special, others = np.array([record]), pool[pool != record]
+        held = 1
+    else:
+        is_special = labels[pool] == config.target_class
+        special, others = pool[is_special], pool[~is_special]
+        held = config.num_held
+    rule = "must be a class with samples, next to others"
+    fits = min(len(special), len(others)) > 0
+    require(fits, "target_class", rule, config.target_class)
+    shape = (len(have), config.client_size)
+    indices = generator.choice(others, shape)
+    indices[have, :held] = generator.choice(special, (int(have.sum()), held))
+    return data.ClientData(
+        inputs=on_device(dataset.train_inputs),
+        labels=on_device(labels, jnp.int32),
+        indices=on_device(indices, jnp.int32),
+        sizes=jnp.full(len(have), config.client_size, jnp.int32),
+        num_classes=dataset.num_classes,
+    )
+
+
+@jax.jit
+def _trained_rounds(
+    key: Array,
+    trainer: federated.LocalTrainer,
+    clients: data.ClientData,
+    start: Float32[Array, " dim"],
+    members: Int32[Array, "rounds slots"],
+    present: Float32[Array, "rounds slots"],
+) -> tuple[Float32[Array, "rounds dim"], Float32[Array, "rounds dim"]]:
+    """Train by averaging; return the model before each round, and its sum."""
+
+    def one_round(flat: Array, each: tuple[Array, Array, Array]) -> tuple[Array, Any]:
+        index, cohort, weights = each
+        round_key = jax.random.fold_in(key, index)
+
+        def update(client: Array) -> Array:
+            indices = clients.indices[client]
+            inputs, labels = clients.inputs[indices], clients.labels[indices]
+            client_key = jax.random.fold_in(round_key, client)
+            return trainer.update(
+                client_key, flat, inputs, labels, clients.sizes[client]
+            )
+
+        total = jnp.sum(weights[:, None] * jax.vmap(update)(cohort), axis=0)
+        return flat + total / jnp.sum(weights), (flat, total)
+
+    numbers = jnp.arange(members.shape[0], dtype=jnp.uint32)
+    return lax.scan(one_round, start, (numbers, members, present))[1]
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class _Result:
+    """An attack's answer to one training."""
+
+    attack: Any
+    scene: _Scene
+    scores: Any
+
+    def judged(self, estimates: np.ndarray) -> attacks.MembershipScore:
+        """Score estimates; mates of a block share one, and count as a group."""
+        return attacks.membership_score(
+            estimates,
+            self.scene.has_attribute,
+            false_positive_rates=_RATES,
+            groups=self.groups,
+        )
+
+    @property
+    def groups(self) -> np.ndarray:
+        """The class of equal columns of each client."""
+        columns = self.scene.view.participation.T
+        return np.unique(columns, axis=0, return_inverse=True)[1].ravel()
+
+    @property
+    def counts(self) -> np.ndarray:
+        """The number of mates with the attribute, all that a block can reveal."""
+        groups = self.groups
+        return np.bincount(groups, self.scene.has_attribute)[groups]
+
+    def trajectory(self, bound: float | None) -> list[dict[str, Any]]:
+        """Return a row for each number of rounds after which estimates are scored."""
+        history, scores = self.scene.view.participation, self.scores
+        stops = np.unique(np.linspace(0, len(history), _STOPS + 1).astype(int))[1:]
+        rows = []
+        for stop in stops.tolist():
+            parts = (each[:stop] for each in (history, scores.totals, scores.noise))
+            estimates = self.attack.solve(*parts).estimates
+            auc = self.judged(estimates).auc
+            rows.append({"rounds": stop, "auc": auc, "bound_auc": bound})
+        return rows
+
+
+def _summary(config: AttributeConfig, results: list[_Result]) -> dict[str, Any]:
+    """Summarise the trainings of a scheme; rates are of their clients together."""
+    judged = [each.judged(each.scores.estimates) for each in results]
+    auc = float(np.mean([each.auc for each in judged]))
+    error = float(np.sqrt(np.sum([each.auc_error**2 for each in judged])) / len(judged))
+    estimates = np.concatenate([each.scores.estimates for each in results])
+    truth = np.concatenate([each.scene.has_attribute for each in results])
+    together = attacks.membership_score(estimates, truth, false_positive_rates=_RATES)
+    squares = np.square(estimates - truth).mean()
+    variance = config.prevalence * (1 - config.prevalence)
+    explained = np.concatenate([each.scores.explained for each in results])
+    histories = [each.scene.view.participation for each in results]
+    mates = min(privacy.strong_privacy(each) or 1 for each in histories)
+    bound = counted = None
+    if mates > 1:
+        bound = privacy.attribute_bound(mates, config.prevalence).auc
+        counted = float(np.mean([each.judged(each.counts).auc for each in results]))
+    at_few, at_more = together.true_positive_rates
+    return {
+        "trainings": len(results),
+        "sums": float(np.mean([len(each) for each in histories])),
+        "working_rounds": float(
+            np.mean([np.isfinite(each.scores.noise).sum() for each in results])
+        ),
+        "auc": auc,
+        "lower": max(auc - 1.96 * error, 0.0),
+        "upper": min(auc + 1.96 * error, 1.0),
+        "tpr_at_1%": at_few,
+        "tpr_at_10%": at_more,
+        "predicted_share": float(explained.mean()),
+        "attained_share": float(1 - squares / variance),
+        "strong_T": mates,
+        "bound_auc": bound,
+        "counted_auc": counted,
+    }
+
+
+def arrays(config: Any) -> int:
+    """Return the arrays of attribute inference.
+
+    Models and sums of all rounds, the shadows' updates and what they train on.
+    """
+    pool, shape, classes = _stage.data_of(config.dataset, None, config.seed)
+    dim = _stage.dim_of(config.model, shape, classes)
+    of_rounds = 4 * 4 * config.rounds * dim
+    of_shadows = 4 * 4 * config.num_shadows * dim
+    samples = 4 * config.num_shadows * config.client_size * int(np.prod(shape))
+    return pool + of_rounds + of_shadows + samples + 3 * 8 * config.rounds**2
