@@ -46,7 +46,7 @@ _UNWEIGHTED = "without a weight, in a history of weighted sums"
 @dataclasses.dataclass(frozen=True)
 @by_value
 class GateState:
-    """What a history leaks after the sums so far.
+    """The leakage of a history after the sums so far.
 
     Attributes:
         sums: Learnt sums that were added.
@@ -187,7 +187,7 @@ class Gate:
 
     @property
     def state(self) -> GateState:
-        """What the sums so far leak; of a gate with a log, those that it has read."""
+        """The leakage of the sums so far; with a log, of those that were read."""
         return self._state
 
     def add(
@@ -463,7 +463,7 @@ class Gate:
         return [everybody[k] for k in places]
 
     def _stated(self, sums: int) -> GateState:
-        """Return what the sums leak: the worst of all parts."""
+        """Return the leakage of the sums: the worst of all parts."""
         pairs = [
             (each, each.figures) for each in self._judged if each.figures is not None
         ]

@@ -84,7 +84,7 @@ class GateLog:
 
 
 def _mark(cohort: Cohort, part: str | None) -> Hashable:
-    """Return what two accounts of one sum have in common."""
+    """Return a mark that two accounts of one sum have in common."""
     weights = cohort.weights or [Fraction(1)] * len(cohort.names)
     return part, frozenset(zip(cohort.names, weights, strict=True))
 

@@ -27,7 +27,7 @@ class Verdict(NamedTuple):
 
 
 class Bars(NamedTuple):
-    """What a gate demands, as its arguments say, and what may be spent on it."""
+    """The requirements of a gate, and the effort to spend on them."""
 
     weak: int | None
     hidden: float | int | None

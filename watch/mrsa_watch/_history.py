@@ -24,7 +24,7 @@ Search = Callable[[np.ndarray], tuple[int, int] | None]
 
 @dataclasses.dataclass(frozen=True)
 class Figures:
-    """What a history leaks.
+    """The leakage of a history.
 
     Attributes:
         lower: No combination of the sums involves fewer clients.
@@ -72,7 +72,7 @@ class History:
 
     @property
     def rank(self) -> int:
-        """How many sums are no combinations of earlier ones."""
+        """The number of sums that are no combinations of earlier ones."""
         return len(self._rows.rows)
 
     @property
@@ -159,7 +159,7 @@ class History:
                     return kernel, step
 
     def _differences(self, row: Row, rest: Rest) -> list[int]:
-        """Return how many clients are in the lightest difference of a row from one before."""
+        """Return the clients in the lightest difference of a row from one before."""
         is_plain = self._rows.held[: self.rank] < 0
         if row.weights is not None or not is_plain.any():
             return []
@@ -167,7 +167,7 @@ class History:
         return [int((sizes - 2 * rest.overlaps)[is_plain].min())]
 
     def figures(self, search: Search | None = None, target: int = 0) -> Figures:
-        """Return what the sums so far leak; there must be one.
+        """Return the leakage of the sums so far; there must be one.
 
         Args:
             search: Narrows weak T where cheap bounds do not say whether it is at least
@@ -180,14 +180,14 @@ class History:
         return dataclasses.replace(figures, hidden=hidden)
 
     def figures_with(self, row: Row, search: Search | None, target: int) -> Figures:
-        """Return what would leak with one more row that adds to them, `hidden` apart."""
+        """Return the leakage with one more row that adds to them, `hidden` apart."""
         classes = self.classes.joined(int(row.places[-1]) + 1).split(row)
         return self._figures(classes, row, search, target)
 
     def hidden_with(
         self, rows: list[Row], exposed: list[np.ndarray]
     ) -> list[np.ndarray | None]:
-        """Return how well each would be hidden with one more row, for several of them."""
+        """Return the number that hides each client, with each of several rows."""
         most = max([len(self.names), *(int(row.places[-1]) + 1 for row in rows)])
         rests = self._leverages.rests(self._rows, rows, most)
         return [self._hidden(*each) for each in zip(rows, rests, exposed, strict=True)]
@@ -210,7 +210,7 @@ class History:
         return hidden
 
     def _by_balls(self, row: Row | None) -> np.ndarray | None:
-        """Return what floats do not know; None where it would take long."""
+        """Return the numbers that floats do not know; None where it would take long."""
         try:
             from mrsa_jax.privacy import hidden_among
         except ImportError:  # balls are of python-flint, which it brings
@@ -237,7 +237,7 @@ class History:
     def _figures(
         self, classes: Classes, row: Row | None, search: Search | None, target: int
     ) -> Figures:
-        """Return what leaks, `hidden` apart, by light combinations and maybe a search."""
+        """Return the leakage without `hidden`, by light combinations or a search."""
         sizes = classes.sizes
         vectors = [None] * _NUM_PRIMES if row is None else self._extended(row)
         (first, alone_first), (second, alone_second) = [

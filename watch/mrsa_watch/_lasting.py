@@ -84,7 +84,7 @@ class Lasting:
         return self.count * (self.count + 2 * len(self._places)) <= _MOST_ENTRIES
 
     def _error(self) -> float:
-        """Return what a share is wrong by, relative to it, as for the update of one round.
+        """Return the relative error of a share, as for the update of one round.
 
         No eigenvalue of M over its diagonal, 1/a, lies below 1 - a.
         """

@@ -89,7 +89,7 @@ def _num_ways(counts: Sequence[int], number: int) -> int:
 
 
 def _ways(counts: Sequence[int], number: int) -> Iterator[tuple[int, ...]]:
-    """Yield how many to take from each part, so many in all."""
+    """Yield the numbers to take from each part, so many in all."""
     if not counts:
         if number == 0:
             yield ()

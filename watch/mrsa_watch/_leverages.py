@@ -33,7 +33,7 @@ _WORD = 1 << 64
 
 
 class Step(NamedTuple):
-    """What a new row does to a kernel; made by `Kernel.step`."""
+    """The change of a kernel by a new row; made by `Kernel.step`."""
 
     pivot: int
     by_row: np.ndarray
@@ -89,7 +89,7 @@ class Kernel:
         return np.asarray(self._total(entries, axis=1))
 
     def step(self, rows: Rows, row: Row, pivot: int) -> Step | None:
-        """Return what the row does with a client as its pivot; None if that is none."""
+        """Return the step of the row with a client as its pivot; None if it is none."""
         residues = self.residues(row)
         # the combination of the rows so far that has the row's entries at the pivots
         at = self._pivot_of[row.places]
@@ -203,7 +203,7 @@ _AT_ONCE = 16  # rows that are asked about
 
 
 class Rest(NamedTuple):
-    """What a row adds to those before it.
+    """The part of a row that those before it lack.
 
     Attributes:
         values: float64 `[clients]`.
@@ -222,7 +222,7 @@ class Rest(NamedTuple):
     overlaps: np.ndarray
 
     def shares(self) -> np.ndarray:
-        """Return what it adds to each client's leverage."""
+        """Return the addition to each client's leverage."""
         return (self.values / max(self.length, 1e-300)) ** 2
 
 
@@ -256,7 +256,7 @@ class Leverages:
         )
 
     def rest(self, rows: Rows, row: Row) -> Rest:
-        """Return what a row adds to those before it, by loops with one fixed order of sums."""
+        """Return the part of a row that those before it lack, in one fixed order."""
         return self._rests(rows, [row], len(self.values), is_one=True)[0]
 
     def rests(self, rows: Rows, asked: Sequence[Row], clients: int) -> list[Rest]:

@@ -75,7 +75,7 @@ class HeldFile:
         self._file = -1
 
     def lines(self, most: int) -> Iterator[bytes]:
-        """Yield what the file holds: lines with their ends, cut after `most` bytes."""
+        """Yield the lines of the file with their ends, cut after `most` bytes."""
         with open(self._file, "rb", closefd=False) as stream:
             for line in iter(lambda: stream.readline(most), b""):
                 self._size += len(line)

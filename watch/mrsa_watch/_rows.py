@@ -56,7 +56,7 @@ class Row(NamedTuple):
 
     @property
     def scale(self) -> float:
-        """Return what `floats` are multiplied by for a length of 1."""
+        """Return the factor of `floats` for a length of 1."""
         return 1 / math.sqrt(len(self.places)) if self.weights is None else 1.0
 
     @property

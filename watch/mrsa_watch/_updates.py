@@ -207,7 +207,7 @@ class _Part:
 
 
 def _least(updates: Sequence[WorstUpdate]) -> WorstUpdate:
-    """Return what is not known, or else the worst."""
+    """Return an update that is not known, or else the worst."""
     return min(updates, key=lambda each: each.hidden or 0.0, default=WorstUpdate(None))
 
 
@@ -253,7 +253,7 @@ def _substituted(L: np.ndarray, right: np.ndarray) -> np.ndarray:
 
 
 def checked_updates(memory: float | None, share: float) -> Updates | None:
-    """Return what follows the updates, None where no drift is asked about.
+    """Return a follower of the updates, None where no drift is asked about.
 
     Raises:
         ConfigurationError: If a number is out of range, or a share comes without a

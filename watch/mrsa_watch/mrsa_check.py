@@ -199,7 +199,7 @@ def is_number(text: str) -> bool:
 
 
 def alike(name: str) -> Any:
-    """Return what two names of rounds share that a reader may take for one."""
+    """Return a key that two names of rounds share if a reader may take them for one."""
     name = "".join(
         c for c in unicodedata.normalize("NFKC", name) if c.isprintable() or c.isspace()
     )
@@ -208,7 +208,7 @@ def alike(name: str) -> Any:
 
 
 def alike_client(name: str) -> Any:
-    """Return what two names share that may be of one client, or of one part of the vector.
+    """Return a key that names share if they may be of one client, or of one part.
 
     Case, spaces, dashes, accents, letters that look alike or were read in another
     encoding, 0 and O, 1 and l, leading zeros, forms of one number, quotes, and the port

@@ -1,4 +1,4 @@
-"""What comes from outside: bytes read within bounds, names shown without their tricks.
+"""Untrusted input: bytes read within bounds, names shown without their tricks.
 
 Nothing here imports NumPy or JAX.
 """

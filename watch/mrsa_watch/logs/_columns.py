@@ -259,7 +259,7 @@ class Chosen(NamedTuple):
 
 
 def chosen(table: Table) -> Chosen:
-    """Return what the settings choose of a table.
+    """Return the rows and columns of a table that the settings choose.
 
     Raises:
         ConfigurationError: If its header names no round or client, or no row meets a

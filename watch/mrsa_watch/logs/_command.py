@@ -1,4 +1,4 @@
-"""How to read a log, and the command or the call that reads it so: what a refusal ends in."""
+"""Settings that read a log, and the command or call with them that ends a refusal."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _MOST_DECISIONS = 12
 
 @dataclasses.dataclass(frozen=True)
 class Layout:
-    """How to read a log: the arguments of `read_log`, in the order in which a command has them."""
+    """Settings that read a log: arguments of `read_log`, in the order of a command."""
 
     format: str
     layout: str
@@ -111,7 +111,7 @@ def _ending_in(doubt: str, path: str, options: Layout) -> str:
 
 
 def command(path: str, options: Layout) -> str:
-    """Return what reads a log by these settings."""
+    """Return the command or call that reads a log by these settings."""
     settings = vars(options)
     texts = {
         name: value

@@ -239,7 +239,7 @@ def _delimiter(line: str) -> str | None:
 
 @functools.cache
 def _field(delimiter: str) -> re.Pattern[str]:
-    """Return what matches a field, in quotes or without any, and the delimiter after it."""
+    """Return a pattern of a field, in quotes or not, and the delimiter after it."""
     mark = re.escape(delimiter)
     return re.compile(rf'(?:"([^"]*(?:""[^"]*)*)"|([^"{mark}]*)){mark}')
 

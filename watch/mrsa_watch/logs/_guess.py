@@ -23,7 +23,7 @@ _PARTS_OF_ONE = 1e-6  # from 1, of weights that are normalised
 
 
 class Guess(NamedTuple):
-    """What is probably meant by a column.
+    """The probable meaning of a column.
 
     Attributes:
         flag: By which it is used: where, sum_columns, weight_column or ignore_columns.
@@ -44,7 +44,7 @@ class Rows(NamedTuple):
 
 
 def guess(plain: str, column: Column | None, rows: Rows) -> Guess | None:
-    """Return what a column that is not used may mean; None if it may be passed over."""
+    """Return a meaning of a column that is not used; None if it may be passed over."""
     if column is None:  # nested values
         return Guess("ignore_columns")
     if _words.NUMBER_OF_ROW.fullmatch(plain) and _ascends(column):

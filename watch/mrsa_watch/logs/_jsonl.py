@@ -54,7 +54,7 @@ Key = tuple[int, int, int] | tuple[int, int, int, str]
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Header:
-    """What a recorder says when it starts.
+    """The line that a recorder writes when it starts.
 
     Attributes:
         system: What was recorded, such as `"flower 1.41.0"`.
@@ -111,7 +111,7 @@ class SumLine:
 
     @property
     def key(self) -> Key:
-        """Return what names the sum."""
+        """Return the key that names the sum."""
         key = self.run, self.round, self.sum
         return key if self.part is None else (*key, self.part)
 

@@ -89,7 +89,7 @@ def _are_comparable(names: Sequence[Any]) -> bool:
 
 
 def _varying_numbers(texts: Sequence[str]) -> int:
-    """Return how many of the numbers in texts differ; 2 where texts differ otherwise."""
+    """Return the count of numbers that vary in texts; 2 if texts differ otherwise."""
     parts = [_DIGITS.split(text) for text in texts]
     if len({tuple(split[::2]) for split in parts}) > 1:
         return 2

@@ -86,7 +86,7 @@ _OURS = frozenset({"sum", "asked", "lost", "part", "extra"})
 
 
 class _Sum(NamedTuple):
-    """What is kept of a learnt sum.
+    """The details that are kept of a learnt sum.
 
     Some 200 bytes, and one machine word or two per client.
     """
@@ -194,7 +194,7 @@ def _unless_none(values: list[Any]) -> tuple[Any, ...] | None:
 
 
 def _notes(parser: LineParser, others: Counter[str]) -> list[str]:
-    """Return what else to report, in sentences."""
+    """Return further remarks to report, in sentences."""
     notes = []
     if others:
         counts = " and ".join(f"{count} {status}" for status, count in others.items())

@@ -142,7 +142,7 @@ def printed_round(name: Any, *, are_places: bool) -> Any:
 
 
 def of_part(name: str) -> str:
-    """Return what stands behind the name of a round where its sum is of a part of the vector."""
+    """Return the ending of a round's name where its sum is of a part of the vector."""
     return f"[{name}]"
 
 
