@@ -257,7 +257,7 @@ class Leverages:
 
     def rest(self, rows: Rows, row: Row) -> Rest:
         """Return the part of a row that those before it lack, in one fixed order."""
-        return self._rests(rows, [row], len(self.values), is_one=True)[0]
+        return self._rests(rows, [row], len(self.values))[0]
 
     def rests(self, rows: Rows, asked: Sequence[Row], clients: int) -> list[Rest]:
         """Return the rests of rows that are only asked about, many at once.
@@ -270,12 +270,10 @@ class Leverages:
         rests: list[Rest] = []
         for start in range(0, len(asked), _AT_ONCE):
             block = asked[start : start + _AT_ONCE]
-            rests += self._rests(rows, block, clients, is_one=False)
+            rests += self._rests(rows, block, clients)
         return rests
 
-    def _rests(
-        self, rows: Rows, asked: Sequence[Row], clients: int, *, is_one: bool
-    ) -> list[Rest]:
+    def _rests(self, rows: Rows, asked: Sequence[Row], clients: int) -> list[Rest]:
         rank = self._rank
         scales = rows.scales[:rank, None]
         lower = self._lower[:rank, :rank]
@@ -284,38 +282,22 @@ class Leverages:
         for k, row in enumerate(asked):
             rest[row.places, k] = row.floats
 
-        def seen() -> np.ndarray:
-            if is_one:
-                return np.asarray(loops().inner_one(*sparse, rank, rest[:, 0]))[:, None]
-            return np.asarray(loops().inner(*sparse, rank, rest))
-
-        def lengths(vectors: np.ndarray) -> np.ndarray:
-            if is_one:
-                return np.array([loops().length(vectors[:, 0])])
-            return np.asarray(np.linalg.norm(vectors, axis=0))
-
-        def subtract(factors: np.ndarray) -> None:
-            if is_one:
-                loops().spread_one(*sparse, factors[:, 0], rest[:, 0])
-            else:
-                loops().spread(*sparse, factors, rest)
-
         along, overlaps, combined = np.zeros((3, rank, len(asked)))
         for count in range(_PASSES):
-            part = seen()
+            part = loops().inner(*sparse, rank, rest)
             overlaps = overlaps if count else part.copy()
             part *= scales
             loops().solve_lower(lower, part)
-            if (lengths(part) <= _NOTHING * lengths(rest)).all():
+            if (_lengths(part) <= _NOTHING * _lengths(rest)).all():
                 break
             along += part
             loops().solve_upper(lower, part)
             combined += part
-            subtract(part * scales)
+            loops().spread(*sparse, part * scales, rest)
         units = np.asarray([row.scale for row in asked])
         for vectors in (rest, along, combined):
             vectors *= units
-        sizes = lengths(rest).tolist()
+        sizes = _lengths(rest).tolist()
         return [
             Rest(
                 rest[:, k],
@@ -336,6 +318,12 @@ class Leverages:
         self._rank = rank + 1
         self.values = self.values + rest.shares()
         self._growth += rest.growth**2
+
+
+def _lengths(vectors: np.ndarray) -> np.ndarray:
+    """Return the length of each column."""
+    # by NumPy's sum, whose order is fixed: that of a library's product may change
+    return np.asarray(np.sqrt((vectors * vectors).sum(axis=0)))
 
 
 def _growth(combined: np.ndarray, length: float) -> float:

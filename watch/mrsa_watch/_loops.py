@@ -178,28 +178,6 @@ def inner(starts, held, clients, values, rank, vectors):
 
 
 @compiled
-def inner_one(starts, held, clients, values, rank, vector):
-    """Return `inner` of one vector; four sums at a time."""
-    found = np.zeros(rank)
-    for j in range(rank):
-        begin, end = starts[j], starts[j + 1]
-        s0 = s1 = s2 = s3 = 0.0
-        if held[j] < 0:
-            for k in range(begin, end - 3, 4):
-                s0 += vector[clients[k]]
-                s1 += vector[clients[k + 1]]
-                s2 += vector[clients[k + 2]]
-                s3 += vector[clients[k + 3]]
-            for k in range(end - (end - begin) % 4, end):
-                s0 += vector[clients[k]]
-        else:
-            for k in range(begin, end):
-                s0 += vector[clients[k]] * values[held[j] + k - begin]
-        found[j] = (s0 + s1) + (s2 + s3)
-    return found
-
-
-@compiled
 def spread(starts, held, clients, values, factors, vectors):
     """Subtract the rows times factors `[rows, vectors]` from vectors `[clients, vectors]`."""
     for j in range(factors.shape[0]):
@@ -207,28 +185,6 @@ def spread(starts, held, clients, values, factors, vectors):
             value = 1.0 if held[j] < 0 else values[held[j] + k - starts[j]]
             for a in range(vectors.shape[1]):
                 vectors[clients[k], a] -= value * factors[j, a]
-
-
-@compiled
-def spread_one(starts, held, clients, values, factors, vector):
-    """Do what `spread` does for one vector."""
-    for j in range(factors.shape[0]):
-        factor = factors[j]
-        if held[j] < 0:
-            for k in range(starts[j], starts[j + 1]):
-                vector[clients[k]] -= factor
-        else:
-            for k in range(starts[j], starts[j + 1]):
-                vector[clients[k]] -= factor * values[held[j] + k - starts[j]]
-
-
-@compiled
-def length(vector):
-    """Return a vector's length; what libraries call does not always sum in one order."""
-    total = 0.0
-    for k in range(vector.shape[0]):
-        total += vector[k] * vector[k]
-    return np.sqrt(total)
 
 
 @compiled

@@ -158,7 +158,7 @@ def inner(
     rank: int,
     vectors: np.ndarray,
 ) -> np.ndarray:
-    """Do what `_loops.inner` does, and `_loops.inner_one`."""
+    """Do what `_loops.inner` does."""
     products = np.zeros((rank, *vectors.shape[1:]))
     for j in range(rank):
         seen = vectors[clients[starts[j] : starts[j + 1]]]
@@ -176,21 +176,13 @@ def spread(
     factors: np.ndarray,
     vectors: np.ndarray,
 ) -> None:
-    """Do what `_loops.spread` does, and `_loops.spread_one`."""
+    """Do what `_loops.spread` does."""
     for j, factor in enumerate(factors):
         places = clients[starts[j] : starts[j + 1]]
         entries = np.ones(len(places))
         if held[j] >= 0:
             entries = values[held[j] : held[j] + len(places)]
         vectors[places] -= np.multiply.outer(entries, factor)
-
-
-inner_one, spread_one = inner, spread
-
-
-def length(vector: np.ndarray) -> Any:
-    """Do what `_loops.length` does."""
-    return np.sqrt((vector * vector).sum())
 
 
 def solve_lower(lower: np.ndarray, right: np.ndarray) -> None:
