@@ -11,7 +11,7 @@ from mrsa_watch._base.errors import MrsaError
 from mrsa_watch._base.primes import draw_wide_primes, wide_error_bits
 from mrsa_watch._leverages import Kernel, Leverages, Rest, Step
 from mrsa_watch._rows import Classes, Row, Rows
-from mrsa_watch._vectors import loops
+from mrsa_watch._vectors import lightest
 
 _NUM_PRIMES = 2
 _MOST_ENTRIES = 10**8  # of a matrix that is searched
@@ -245,8 +245,7 @@ class History:
             for kernel, each in zip(self._kernels, vectors, strict=True)
         ]
         alone = alone_first & alone_second
-        lightest = loops().lightest(first, second, alone, sizes)
-        *light, triple = map(int, lightest)  # NumPy's where numba is not
+        *light, triple = lightest(first, second, alone, sizes)
         light = [weight for weight in light if weight >= 0]
         in_use = np.sort(sizes[sizes > 0])
         strong = int(in_use[0])

@@ -26,7 +26,15 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from mrsa_watch._rows import Row, Rows, grown
-from mrsa_watch._vectors import loops, negative, plus, reciprocal, times, total
+from mrsa_watch._vectors import (
+    class_sums,
+    loops,
+    negative,
+    plus,
+    reciprocal,
+    times,
+    total,
+)
 
 VECTORS = 3  # two to compare, and one that a row asked about may use up
 _WORD = 1 << 64
@@ -180,7 +188,7 @@ class Kernel:
         """
         field = self.prime, self.inverse
         vectors = self.vectors if vectors is None else vectors
-        sums = loops().class_sums(vectors, classes, count, *field)
+        sums = class_sums(vectors, classes, count, *field)
         seen = np.zeros(0, np.uint64) if row is None else self.seen(row, vectors)
         if seen.any():
             used = int(np.flatnonzero(seen)[-1])

@@ -16,8 +16,6 @@ _HALF = np.uint64(32)
 _LOW = np.uint64(0xFFFFFFFF)
 _ZERO = np.uint64(0)
 _ONE = np.uint64(1)
-# an odd number whose products look random: for places
-_SPREAD = np.uint64(0x9E3779B97F4A7C15)
 
 
 @compiled
@@ -76,17 +74,6 @@ def grow(solver, rank, by_row, by_column, unit, prime, inverse):
 
 
 @compiled
-def class_sums(vectors, classes, count, prime, _):
-    """Return the sums of kernel vectors over classes of clients, `[vectors, classes]`."""
-    found = np.zeros((vectors.shape[0], count), np.uint64)
-    for a in range(vectors.shape[0]):
-        for i in range(classes.shape[0]):
-            k = classes[i]
-            found[a, k] = _plus(found[a, k], vectors[a, i], prime)
-    return found
-
-
-@compiled
 def ratios(top, bottom, one, prime, inverse):
     """Return top / bottom.
 
@@ -109,60 +96,6 @@ def ratios(top, bottom, one, prime, inverse):
             running = times(running, bottom[k], prime, inverse)
             found[k] = times(top[k], own, prime, inverse)
     return found
-
-
-@compiled
-def lightest(first, second, is_alone, sizes):
-    """Return what classes show about the lightest vectors, by their keys modulo two primes.
-
-    Classes with the same keys in both are parallel. Classes of size 0 are none.
-
-    Returns:
-        The weight of the lightest class alone; of the lightest two parallel ones; and
-        of the three lightest that are neither alone nor heavier than a parallel one. -1
-        where there are none.
-    """
-    count = first.shape[0]
-    size = 16
-    while size < 2 * count:
-        size *= 2
-    table = np.full(size, -1, np.int64)
-    other = np.full(count, -1, np.int64)  # of a group's first class: its lightest
-    single, pair = -1, -1
-    for k in range(count):
-        if sizes[k] == 0:
-            continue
-        if is_alone[k]:
-            if single < 0 or sizes[k] < single:
-                single = sizes[k]
-            continue
-        place = ((first[k] ^ (second[k] * _SPREAD)) * _SPREAD) >> np.uint64(20)
-        at = np.int64(place) & (size - 1)
-        while table[at] >= 0 and (
-            first[table[at]] != first[k] or second[table[at]] != second[k]
-        ):
-            at = (at + 1) & (size - 1)
-        if table[at] < 0:
-            table[at] = k
-            other[k] = k
-            continue
-        head = table[at]
-        best = other[head]
-        if pair < 0 or sizes[best] + sizes[k] < pair:
-            pair = sizes[best] + sizes[k]
-        if sizes[k] < sizes[best]:
-            other[head] = k
-    low = np.full(3, np.iinfo(np.int64).max // 4, np.int64)
-    groups = 0
-    for k in range(count):
-        if other[k] >= 0:
-            groups += 1
-            own = sizes[other[k]]
-            for place in range(3):
-                if own < low[place]:
-                    own, low[place] = low[place], own
-    triple = low.sum() if groups >= 3 else -1
-    return single, pair, triple
 
 
 @compiled

@@ -66,6 +66,51 @@ def reciprocal(a: Any, prime: np.uint64) -> np.uint64:
     return np.uint64(pow(int(a), -1, int(prime)) * _SQUARE % int(prime))
 
 
+def class_sums(
+    vectors: Words,
+    classes: np.ndarray,
+    count: int,
+    prime: np.uint64,
+    inverse: np.uint64,
+) -> Words:
+    """Return the sums of kernel vectors over classes of clients, `[vectors, classes]`."""
+    # halves of words, so that no sum overflows
+    halves = np.zeros((2, len(vectors), count), np.uint64)
+    for sums, part in zip(halves, (vectors & _LOW, vectors >> _HALF), strict=True):
+        for row, entries in zip(sums, part, strict=True):
+            np.add.at(row, classes, entries)
+    return np.asarray(_joined(halves[0], halves[1], prime, inverse))
+
+
+def lightest(
+    first: Words, second: Words, is_alone: np.ndarray, sizes: np.ndarray
+) -> tuple[int, int, int]:
+    """Return the weights of the lightest vectors, by keys of classes modulo two primes.
+
+    Classes with the same keys in both are parallel. Classes of size 0 are none.
+
+    Returns:
+        The weight of the lightest class alone; of the lightest two parallel ones; and
+        of the three lightest that are neither alone nor heavier than a parallel one. -1
+        where there are none.
+    """
+    single = sizes[is_alone & (sizes > 0)]
+    others = np.flatnonzero(~is_alone & (sizes > 0))
+    others = others[np.lexsort((sizes[others], second[others], first[others]))]
+    weights = sizes[others]
+    is_same = np.ones(max(0, len(others) - 1), bool)
+    for keys in (first[others], second[others]):
+        is_same &= keys[1:] == keys[:-1]
+    is_head = np.append(True, ~is_same)[: len(weights)]  # the lightest of its group
+    pairs = (weights[1:] + weights[:-1])[is_same & is_head[:-1]]
+    heads = np.sort(weights[is_head])[:3]
+    return (
+        int(single.min()) if len(single) else -1,
+        int(pairs.min()) if len(pairs) else -1,
+        int(heads.sum()) if len(heads) == 3 else -1,
+    )
+
+
 def loops() -> Any:
     """Return the module of loops over a history: of numba where it is installed, else this one."""
     try:
@@ -93,21 +138,6 @@ def grow(
     solver[rank, rank] = unit
 
 
-def class_sums(
-    vectors: Words,
-    classes: np.ndarray,
-    count: int,
-    prime: np.uint64,
-    inverse: np.uint64,
-) -> Words:
-    """Do what `_loops.class_sums` does."""
-    halves = np.zeros((2, len(vectors), count), np.uint64)
-    for sums, part in zip(halves, (vectors & _LOW, vectors >> _HALF), strict=True):
-        for row, entries in zip(sums, part, strict=True):
-            np.add.at(row, classes, entries)
-    return np.asarray(_joined(halves[0], halves[1], prime, inverse))
-
-
 def ratios(
     top: Words, bottom: Words, one: np.uint64, prime: np.uint64, inverse: np.uint64
 ) -> Words:
@@ -127,27 +157,6 @@ def ratios(
         inverses = times(inverses, others, prime, inverse)
     quotients = times(top, inverses[: len(top)], prime, inverse)
     return np.where(is_zero, np.where(top == _ZERO, _ZERO, prime), quotients)
-
-
-def lightest(
-    first: Words, second: Words, is_alone: np.ndarray, sizes: np.ndarray
-) -> tuple[int, int, int]:
-    """Do what `_loops.lightest` does."""
-    single = sizes[is_alone & (sizes > 0)]
-    others = np.flatnonzero(~is_alone & (sizes > 0))
-    others = others[np.lexsort((sizes[others], second[others], first[others]))]
-    weights = sizes[others]
-    is_same = np.ones(max(0, len(others) - 1), bool)
-    for keys in (first[others], second[others]):
-        is_same &= keys[1:] == keys[:-1]
-    is_head = np.append(True, ~is_same)[: len(weights)]  # the lightest of its group
-    pairs = (weights[1:] + weights[:-1])[is_same & is_head[:-1]]
-    heads = np.sort(weights[is_head])[:3]
-    return (
-        int(single.min()) if len(single) else -1,
-        int(pairs.min()) if len(pairs) else -1,
-        int(heads.sum()) if len(heads) == 3 else -1,
-    )
 
 
 def inner(
