@@ -433,6 +433,7 @@ class Gate:
         ]
         broken = [verdict for verdict in unchanged if not verdict.is_allowed]
         return [
+            # False sorts before True: one history that forbids the sum decides
             min([*each, *broken], key=lambda verdict: verdict.is_allowed)
             for each in zip(*verdicts, strict=True)
         ]

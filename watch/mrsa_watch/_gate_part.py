@@ -97,6 +97,8 @@ class Judged:
         verdicts = [Verdict(not now, now or "nothing new would be learnt")] * len(rows)
         asked = []
         for at, row in enumerate(rows):
+            # a combination of earlier sums changes no figure, so that today's verdict
+            # holds
             if row is None or not self.history.adds(row):
                 continue
             figures = self.history.figures_with(row, self._search, self.bars.weak or 0)

@@ -104,6 +104,8 @@ class History:
     def adds(self, row: Row) -> bool:
         """Return whether a row, of known clients or not, is no combination of those so far."""
         self._refuse_if(self._is_broken)
+        # a product that is not 0 modulo one prime is not 0, so that either kernel
+        # suffices
         pairs = zip(self._kernels, self._extended(row), strict=True)
         return any(kernel.seen(row, vectors).any() for kernel, vectors in pairs)
 
@@ -117,6 +119,8 @@ class History:
             if step is None:  # the prime divides what the other does not
                 self._kernels[place], step = self._drawn_again(row, rest)
             self._kernels[place].take(row, step)
+        # a row, and the difference of two, are combinations: weak T is at most their
+        # clients
         bounds = [len(row.places), *self._differences(row, rest)]
         self._upper = min(bounds) if self._upper is None else min(self._upper, *bounds)
         self._minor_bits += row.bits + 1e-6
@@ -143,6 +147,8 @@ class History:
 
     def _drawn_again(self, row: Row, rest: Rest) -> tuple[Kernel, Step]:
         """Return a kernel modulo another prime that takes all rows and this one, and its step."""
+        # the rows are independent, so that only the few primes that divide a minor of
+        # theirs fail here
         used = [kernel.value for kernel in self._kernels]
         while True:
             kernel = Kernel(*draw_wide_primes(1, used))

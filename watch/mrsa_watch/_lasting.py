@@ -63,6 +63,7 @@ class Lasting:
         # (1 - a)/a
         y = self._inverse @ (self._rows @ row)
         pivot = math.sqrt(1.0 + self._fresh - float(y @ y))
+        # the further row of L^-1, by which L^-1 P grows by one row as well
         inverse = np.append(-(y @ self._inverse), 1.0) / pivot
         solved = (row - y @ self._solved) / pivot
         self._rows = np.vstack([self._rows, row])

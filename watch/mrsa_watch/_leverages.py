@@ -110,6 +110,8 @@ class Kernel:
         entry = 0
         if place < len(row.places) and row.places[place] == pivot:
             entry = int(residues[place] if len(residues) else self.one)
+        # the entry at the new pivot less what the rows so far give there (Schur
+        # complement): 0 where the bordered matrix has no inverse
         corner = (entry - int(self._total(self._times(by_row, right)))) % self.value
         if corner == 0:
             return None
@@ -122,6 +124,7 @@ class Kernel:
         """Return a client's residues in the rows so far."""
         places = np.flatnonzero(rows.clients[: rows.starts[self._rank]] == client)
         column = np.zeros(self._rank, np.uint64)
+        # the row of each entry: the last that starts at or before its place
         at = np.searchsorted(rows.starts[: self._rank], places, "right") - 1
         held = rows.held[at]
         column[at] = self.one
@@ -132,6 +135,7 @@ class Kernel:
     def take(self, row: Row, step: Step) -> None:
         """Make the row the next one."""
         rank = self._rank
+        # w - (r w / sigma) n, where n is 1 at the new pivot and -A P_s at the others
         factors = self._times(self.seen(row), step.unit)
         self.vectors[:, step.pivot] = plus(
             self.vectors[:, step.pivot], negative(factors, self.prime), self.prime
@@ -190,12 +194,15 @@ class Kernel:
         vectors = self.vectors if vectors is None else vectors
         sums = class_sums(vectors, classes, count, *field)
         seen = np.zeros(0, np.uint64) if row is None else self.seen(row, vectors)
+        # w less its multiple of a vector that sees the row is in the kernel of both;
+        # the two that are left suffice for a ratio
         if seen.any():
             used = int(np.flatnonzero(seen)[-1])
             others = [a for a in range(VECTORS) if a != used]
             factors = self._times(seen[others], reciprocal(seen[used], self.prime))
             taken = self._times(factors[:, None], sums[used])
             sums = plus(sums[others], negative(taken, self.prime), self.prime)
+        # parallel classes have one ratio of their sums in all kernel vectors
         keys = loops().ratios(sums[0], sums[1], self.one, *field)
         return keys, (sums == 0).all(axis=0)
 
@@ -294,11 +301,13 @@ class Leverages:
         for count in range(_PASSES):
             part = loops().inner(*sparse, rank, rest)
             overlaps = overlaps if count else part.copy()
+            # rows are stored unscaled, and L is of rows of length 1
             part *= scales
             loops().solve_lower(lower, part)
             if (_lengths(part) <= _NOTHING * _lengths(rest)).all():
                 break
             along += part
+            # L^-1 and then L^-T: the combination of rows that is nearest to the rest
             loops().solve_upper(lower, part)
             combined += part
             loops().spread(*sparse, part * scales, rest)

@@ -31,6 +31,8 @@ def _high(a, b):
 def times(a, b, prime, inverse):
     """Return a b / 2**64 modulo an odd prime below 2**63, `inverse` being 1 / prime mod 2**64."""
     high = _high(a, b)
+    # a b and (a b / prime mod 2**64) prime agree in their lower words, so the
+    # difference of the upper ones is exact
     taken = _high(a * b * inverse, prime)
     return high - taken if high >= taken else high + prime - taken
 
@@ -44,6 +46,7 @@ def _plus(a, b, prime):
 @compiled
 def reciprocal(a, one, prime, inverse):
     """Return the residue whose product with `a` is one; 0 for 0."""
+    # Fermat: a to the power prime - 2 is one over a
     exponent = prime - np.uint64(2)
     result, square = one, a
     while exponent > _ZERO:
@@ -61,6 +64,8 @@ def grow(solver, rank, by_row, by_column, unit, prime, inverse):
     `by_column` is the inverse times the new pivot's column, `by_row` the new row times
     the inverse, `unit` one over what is left at the corner.
     """
+    # the inverse of a matrix with one more row and column: the old inverse gains a
+    # product of rank one
     for k in range(rank):
         factor = times(by_column[k], unit, prime, inverse)
         for j in range(rank):
@@ -88,6 +93,7 @@ def ratios(top, bottom, one, prime, inverse):
             running = times(running, bottom[k], prime, inverse)
     running = reciprocal(running, one, prime, inverse)
     found = np.empty(top.shape[0], np.uint64)
+    # `running` is one over the product of the bottoms up to k
     for k in range(top.shape[0] - 1, -1, -1):
         if bottom[k] == _ZERO:
             found[k] = prime if top[k] != _ZERO else _ZERO

@@ -159,6 +159,7 @@ def preflight(
     Gate(fail_below, fail_below_hidden)  # checks the bars
     stays = (1 - loss) ** size
     comes = (1 - away) ** size
+    # a block counts as one client in what follows; numbers of clients are its multiples
     blocks = total // size
     asked = cohort // size
     needed = -(-fewest // size)

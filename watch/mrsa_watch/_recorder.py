@@ -160,6 +160,7 @@ class HeldFile:
             "what was written of a line could not be cut off, so that the line may be "
             "in it; close this recorder and make another"
         )
+        # the fault stays unless all that was written is known to be gone
         with contextlib.suppress(OSError):
             more = os.fstat(self._file).st_size - self._size
             rest = os.pread(self._file, len(data) + 1, self._size)
@@ -434,6 +435,7 @@ class Recorder:
         line = json.dumps(fields).encode() + b"\n"
         with self._guard:
             self._file.check()
+            # the parser holds the line to all rules before a byte of it is written
             number = self._parser.line
             try:
                 read = self._parser.feed(line)

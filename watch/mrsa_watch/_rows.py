@@ -153,6 +153,7 @@ class Classes:
             keys, return_inverse=True, return_counts=True
         )
         old = parts // width
+        # a class that the row holds as a whole, with one weight, keeps its number
         is_new = (counts < self.sizes[old]) | (old == 0)
         number = np.where(is_new, len(self.sizes) - 1 + np.cumsum(is_new), old)
         sizes = np.concatenate([self.sizes, counts[is_new]])

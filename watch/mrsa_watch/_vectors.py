@@ -32,6 +32,7 @@ def times(a: Any, b: Any, prime: np.uint64, inverse: np.uint64) -> Any:
     """Return a b / 2**64 modulo an odd prime below 2**63, `inverse` being 1 / prime mod 2**64."""
     with np.errstate(over="ignore"):
         high = _high(a, b)
+        # the lower words of both products agree: the upper ones differ by the residue
         taken = _high(a * b * inverse, prime)
         return high - taken + np.where(high < taken, prime, _ZERO)
 
@@ -96,6 +97,7 @@ def lightest(
     """
     single = sizes[is_alone & (sizes > 0)]
     others = np.flatnonzero(~is_alone & (sizes > 0))
+    # groups of equal keys next to each other, the lightest class of each first
     others = others[np.lexsort((sizes[others], second[others], first[others]))]
     weights = sizes[others]
     is_same = np.ones(max(0, len(others) - 1), bool)

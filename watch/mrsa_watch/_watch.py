@@ -316,6 +316,7 @@ class Kept:
             StoreError: If it could not be written.
         """
         line = json.dumps(content, allow_nan=False).encode()
+        # the log was read from its first line again, so the same lines come again
         if self._count < len(self._before):
             same = self._before[self._count] == line
             rule = (

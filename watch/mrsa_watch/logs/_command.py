@@ -86,6 +86,8 @@ def settled(first: Refusal, read: Callable[[Layout], Any]) -> ConfigurationError
     """
     options = first.options
     others = [""]
+    # each refusal brings the settings of all before it, so that the last command
+    # settles all
     for _ in range(_MOST_DECISIONS):
         try:
             read(options)

@@ -298,6 +298,7 @@ def _with_rows(table: Table, text: _Text, data: bytes, is_each_once: bool) -> Ta
             column.extend(map(code_of.__getitem__, texts))
         count = len(codes[0])
         _table.check_memory((count, width), _CODE_BYTES, table, least=LEAST_BYTES)
+        # more rows than combinations of values: two rows are equal
         if is_each_once and count > math.prod(map(len, places)):
             break
 
@@ -414,6 +415,7 @@ def _plain_matrix(data: bytes, delimiter: str | None) -> np.ndarray | None:
     if len(data) % stride:
         return None
     width = stride - (2 if data[stride - 2 : stride] == b"\r\n" else 1)
+    # digits stand at even places of a line, delimiters at odd ones
     table = np.frombuffer(data, np.uint8).reshape(-1, stride)
     digits = table[:, :width:2]
     marks = table[:, 1:width:2]

@@ -148,6 +148,7 @@ def _comes_in_groups(codes: np.ndarray, sums: np.ndarray) -> bool:
 
 def _is_alias(codes: np.ndarray, clients: np.ndarray) -> bool:
     """Return whether two columns name the same things."""
+    # as many pairs as names on either side: each name has one partner
     both = joined([codes, clients])
     return len({len(np.unique(each)) for each in (codes, clients, both)}) == 1
 

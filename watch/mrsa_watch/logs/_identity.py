@@ -361,6 +361,7 @@ class Pseudonyms:
         if self._is_whole:
             text = client if isinstance(client, str) else str(client)
             return self._hash(text.encode(), 2 * _HALF_BYTES)
+        # a number and a text of the same digits must not share their first half
         like = likeness(text)
         kind = "number" if isinstance(like, Fraction) else "text"
         first = self._hash(f"likeness, {kind} {like}".encode(), _HALF_BYTES)

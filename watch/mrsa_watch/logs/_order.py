@@ -146,6 +146,7 @@ def _keys(names: Sequence[Any], order: Sequence[Any]) -> list[Any]:
 def _natural(name: Any) -> tuple[list[Any], str]:
     """Return a key that puts round-9 before round-10."""
     parts = re.split(r"([0-9]+)", str(name))
+    # digits by their count, then as text: their order as numbers, of any length
     digits = [part.lstrip("0") for part in parts[1::2]]
     keys: list[Any] = list(parts)
     keys[1::2] = [(len(part), part) for part in digits]

@@ -150,6 +150,7 @@ def _history(
     sums: Sequence[_Sum], clients: _Codes, weights: _Codes, document: _Document
 ) -> ParticipationLog:
     sizes = [len(each.clients) for each in sums]
+    # codes of all sums end to end, `sizes` of them for each row
     codes = np.concatenate([np.frombuffer(each.clients, np.int32) for each in sums])
     people = _table.clean(Column(codes, list(clients)))
     columns = _order.in_order(people, "sorted")

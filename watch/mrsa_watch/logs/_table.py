@@ -294,11 +294,13 @@ class Alike(NamedTuple):
 
 def alike_names(column: Column) -> Iterator[Alike]:
     """Yield names that are like earlier ones, and not equal, in the order of the rows."""
+    # different integers are never alike: the usual case takes no time
     used, first = np.unique(column.codes, return_index=True)
     if all(type(column.names[code]) is int for code in used):
         return
     order = np.argsort(first)
     seen: dict[Any, int] = {}
+    # by their first rows, so that the name that came first stays
     for code, row in zip(used[order].tolist(), first[order].tolist(), strict=True):
         name = column.names[code]
         earlier = seen.setdefault(likeness(name), code)
