@@ -274,30 +274,30 @@ class Leverages:
         """Return the part of a row that those before it lack, in one fixed order."""
         return self._rests(rows, [row], len(self.values))[0]
 
-    def rests(self, rows: Rows, asked: Sequence[Row], clients: int) -> list[Rest]:
+    def rests(self, rows: Rows, candidates: Sequence[Row], clients: int) -> list[Rest]:
         """Return the rests of rows that are only asked about, many at once.
 
         Args:
             rows: The rows so far.
-            asked: The others.
+            candidates: The others.
             clients: How many clients there are with those whom only they know.
         """
         rests: list[Rest] = []
-        for start in range(0, len(asked), _AT_ONCE):
-            block = asked[start : start + _AT_ONCE]
+        for start in range(0, len(candidates), _AT_ONCE):
+            block = candidates[start : start + _AT_ONCE]
             rests += self._rests(rows, block, clients)
         return rests
 
-    def _rests(self, rows: Rows, asked: Sequence[Row], clients: int) -> list[Rest]:
+    def _rests(self, rows: Rows, candidates: Sequence[Row], clients: int) -> list[Rest]:
         rank = self._rank
         scales = rows.scales[:rank, None]
         lower = self._lower[:rank, :rank]
         sparse = rows.starts, rows.held, rows.clients, rows.values
-        rest = np.zeros((clients, len(asked)))
-        for k, row in enumerate(asked):
+        rest = np.zeros((clients, len(candidates)))
+        for k, row in enumerate(candidates):
             rest[row.places, k] = row.floats
 
-        along, overlaps, combined = np.zeros((3, rank, len(asked)))
+        along, overlaps, combined = np.zeros((3, rank, len(candidates)))
         for count in range(_PASSES):
             part = loops().inner(*sparse, rank, rest)
             overlaps = overlaps if count else part.copy()
@@ -311,7 +311,7 @@ class Leverages:
             loops().solve_upper(lower, part)
             combined += part
             loops().spread(*sparse, part * scales, rest)
-        units = np.asarray([row.scale for row in asked])
+        units = np.asarray([row.scale for row in candidates])
         for vectors in (rest, along, combined):
             vectors *= units
         sizes = _lengths(rest).tolist()

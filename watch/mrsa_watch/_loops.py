@@ -10,21 +10,14 @@ from __future__ import annotations
 
 import numpy as np
 
+from mrsa_watch import _vectors
 from mrsa_watch._base.compiled import compiled
 
-_HALF = np.uint64(32)
-_LOW = np.uint64(0xFFFFFFFF)
 _ZERO = np.uint64(0)
 _ONE = np.uint64(1)
 
-
-@compiled
-def _high(a, b):
-    """Return the upper 64 bits of the product of two words."""
-    a0, a1, b0, b1 = a & _LOW, a >> _HALF, b & _LOW, b >> _HALF
-    middle = a1 * b0 + ((a0 * b0) >> _HALF)
-    other = a0 * b1 + (middle & _LOW)
-    return a1 * b1 + (middle >> _HALF) + (other >> _HALF)
+# the formula of the arrays, for single words
+_high = compiled(_vectors._high)
 
 
 @compiled
@@ -92,28 +85,28 @@ def ratios(top, bottom, one, prime, inverse):
         if bottom[k] != _ZERO:
             running = times(running, bottom[k], prime, inverse)
     running = reciprocal(running, one, prime, inverse)
-    found = np.empty(top.shape[0], np.uint64)
+    quotients = np.empty(top.shape[0], np.uint64)
     # `running` is one over the product of the bottoms up to k
     for k in range(top.shape[0] - 1, -1, -1):
         if bottom[k] == _ZERO:
-            found[k] = prime if top[k] != _ZERO else _ZERO
+            quotients[k] = prime if top[k] != _ZERO else _ZERO
         else:
-            own = times(running, before[k], prime, inverse)
+            unit = times(running, before[k], prime, inverse)
             running = times(running, bottom[k], prime, inverse)
-            found[k] = times(top[k], own, prime, inverse)
-    return found
+            quotients[k] = times(top[k], unit, prime, inverse)
+    return quotients
 
 
 @compiled
 def inner(starts, held, clients, values, rank, vectors):
     """Return the rows' products with vectors `[clients, vectors]`, as `[rows, vectors]`."""
-    found = np.zeros((rank, vectors.shape[1]))
+    products = np.zeros((rank, vectors.shape[1]))
     for j in range(rank):
         for k in range(starts[j], starts[j + 1]):
             value = 1.0 if held[j] < 0 else values[held[j] + k - starts[j]]
             for a in range(vectors.shape[1]):
-                found[j, a] += value * vectors[clients[k], a]
-    return found
+                products[j, a] += value * vectors[clients[k], a]
+    return products
 
 
 @compiled

@@ -879,16 +879,16 @@ class Checker:
         (k,) = {self.class_of[i] for i in clients}
         is_usual = k >= 0 and 0 < len(claim["value"]) < 50 and value
         need(is_usual, "clients in no sum, or an odd number")
-        own, rest = 0, 1  # u_k^2 / A is own / rest
+        square, rest = 0, 1  # u_k^2 / A is square / rest
         if claim["vector"] is not None:
             u = self.in_kernel(claim["vector"])
             common = math.lcm(*self.sizes)
             self.spend(4 * len(u), self.longest, self.longest)
             # u spread evenly over the m clients of a class has there the square u^2 / m
             squares = [x * x * (common // m) for x, m in zip(u, self.sizes)]
-            own = u[k] ** 2 * common
+            square = u[k] ** 2 * common
             rest = sum(squares) - squares[k]
-        need(rest > 0 and (value - self.sizes[k]) * rest <= own, "less is shown")
+        need(rest > 0 and (value - self.sizes[k]) * rest <= square, "less is shown")
         self.among[k] = max(value, self.among[k])
         return f"hidden among at least {value}: {', '.join(self.names[i] for i in clients)}"
 

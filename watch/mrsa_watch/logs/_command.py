@@ -108,8 +108,8 @@ def settled(first: Refusal, read: Callable[[Layout], Any]) -> ConfigurationError
 
 def _ending_in(doubt: str, path: str, options: Layout) -> str:
     text = command(path, options)
-    shown = text if len(text) <= _MOST_TEXT else "(a command too long to be shown)"
-    return f"{doubt}:\n  {shown}"
+    ending = text if len(text) <= _MOST_TEXT else "(a command too long to be shown)"
+    return f"{doubt}:\n  {ending}"
 
 
 def command(path: str, options: Layout) -> str:

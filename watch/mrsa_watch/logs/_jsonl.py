@@ -380,8 +380,8 @@ def _check_sets(
         need_none(again, "each client lost once", f"{{}} again at {stage!r}")
         missing.update(names)
         if stage != "unmask":
-            kept = inside.intersection(names)
-            need_none(kept, f"a sum without those lost at {stage!r}", "{} in it")
+            present = inside.intersection(names)
+            need_none(present, f"a sum without those lost at {stage!r}", "{} in it")
         elif status == "learnt":
             outside = set(names) - inside
             need_none(outside, "those lost at 'unmask' in the sum", "{} outside it")

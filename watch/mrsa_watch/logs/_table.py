@@ -115,8 +115,8 @@ class ParticipationLog:
     def _of(self, name: str) -> ParticipationLog:
         parts = self.parts or ()
         rows = [j for j, part in enumerate(parts) if part in (None, name)]
-        own = self.participation[rows]
-        columns = np.flatnonzero((own != 0).any(axis=0)).tolist()
+        entries = self.participation[rows]
+        columns = np.flatnonzero((entries != 0).any(axis=0)).tolist()
         picked: dict[str, Any] = {
             key: None if values is None else tuple(values[j] for j in rows)
             for key in ("scales", "noise", "clip", "parts")
@@ -124,7 +124,7 @@ class ParticipationLog:
         }
         return dataclasses.replace(
             self,
-            participation=own[:, columns],
+            participation=entries[:, columns],
             rounds=tuple(self.rounds[j] for j in rows),
             clients=tuple(self.clients[i] for i in columns),
             **picked,
