@@ -130,6 +130,7 @@ class Tail:
             if not chunk:
                 return
             self._before = (self._before + chunk)[-_TAIL_BYTES:]
+            # a line may span chunks: its pieces are joined once it is whole
             *ends, rest = chunk.split(b"\n")
             for end in ends:
                 self._whole.append(b"".join([*self._parts, end, b"\n"]))

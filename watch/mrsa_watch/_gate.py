@@ -46,7 +46,7 @@ _UNWEIGHTED = "without a weight, in a history of weighted sums"
 @dataclasses.dataclass(frozen=True)
 @by_value
 class GateState:
-    """What a history leaks after the sums so far.
+    """The leakage of a history after the sums so far.
 
     Attributes:
         sums: Learnt sums that were added.
@@ -187,7 +187,7 @@ class Gate:
 
     @property
     def state(self) -> GateState:
-        """What the sums so far leak; of a gate with a log, those that it has read."""
+        """The leakage of the sums so far; with a log, of those that were read."""
         return self._state
 
     def add(
@@ -322,9 +322,9 @@ class Gate:
         if not is_allowed and part.names:
             left_out += self._left_out(histories, part)
         if unknown:
-            given = map(self._clients.given, unknown[:3])
+            names = map(self._clients.given, unknown[:3])
             more = f" and {len(unknown) - 3} more" if len(unknown) > 3 else ""
-            reason = f"{', '.join(map(printable, given))}{more}: {considered.why}"
+            reason = f"{', '.join(map(printable, names))}{more}: {considered.why}"
         elif part.weights is not None and cohort.weights is None:
             reason += ", with each client's latest weight"
         return GateAnswer(
@@ -433,6 +433,7 @@ class Gate:
         ]
         broken = [verdict for verdict in unchanged if not verdict.is_allowed]
         return [
+            # False sorts before True: one history that forbids the sum decides
             min([*each, *broken], key=lambda verdict: verdict.is_allowed)
             for each in zip(*verdicts, strict=True)
         ]
@@ -463,7 +464,7 @@ class Gate:
         return [everybody[k] for k in places]
 
     def _stated(self, sums: int) -> GateState:
-        """Return what the sums leak: the worst of all parts."""
+        """Return the leakage of the sums: the worst of all parts."""
         pairs = [
             (each, each.figures) for each in self._judged if each.figures is not None
         ]
@@ -471,11 +472,11 @@ class Gate:
             return GateState(sums, last_round=self._state.last_round)
         histories = [judged.history for judged, _ in pairs]
         all_figures = [figures for _, figures in pairs]
-        given = self._clients.given
+        written = self._clients.given
         exposed = dict.fromkeys(self._state.exposed)
         for history, figures in zip(histories, all_figures, strict=True):
             places = np.flatnonzero(figures.exposed)
-            exposed |= dict.fromkeys(given(history.names[i]) for i in places)
+            exposed |= dict.fromkeys(written(history.names[i]) for i in places)
         weakest, weak = min(pairs, key=lambda pair: (pair[1].lower, pair[1].upper))
         worst, least = min(pairs, key=lambda pair: _least(pair[1]))
         at = least.least
@@ -494,7 +495,7 @@ class Gate:
             lower=weak.lower,
             upper=min(figures.upper for figures in all_figures),
             hidden=None if at is None else _least(least),
-            hidden_client=None if at is None else given(worst.history.names[at]),
+            hidden_client=None if at is None else written(worst.history.names[at]),
             error_bits=min(history.error_bits for history in histories) - spare,
             is_searched=any(figures.is_searched for figures in all_figures),
             breaches=tuple(filter(None, breaches)),

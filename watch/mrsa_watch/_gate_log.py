@@ -84,7 +84,7 @@ class GateLog:
 
 
 def _mark(cohort: Cohort, part: str | None) -> Hashable:
-    """Return what two accounts of one sum have in common."""
+    """Return a mark that two accounts of one sum have in common."""
     weights = cohort.weights or [Fraction(1)] * len(cohort.names)
     return part, frozenset(zip(cohort.names, weights, strict=True))
 
@@ -93,6 +93,7 @@ def _is_met(
     mark: Hashable, waiting: Counter[Hashable], others: Counter[Hashable]
 ) -> bool:
     """Return whether a sum was waited for; if not, it waits on the other side."""
+    # a sum is taken once: by the side that comes first, and met by the other
     if waiting[mark]:
         waiting[mark] -= 1
         return True

@@ -27,7 +27,7 @@ class Verdict(NamedTuple):
 
 
 class Bars(NamedTuple):
-    """What a gate demands, as its arguments say, and what may be spent on it."""
+    """The requirements of a gate, and the effort to spend on them."""
 
     weak: int | None
     hidden: float | int | None
@@ -95,20 +95,22 @@ class Judged:
         verb = "would be"
         now = "; ".join(filter(None, self.breaches()))
         verdicts = [Verdict(not now, now or "nothing new would be learnt")] * len(rows)
-        asked = []
+        open_cases = []
         for at, row in enumerate(rows):
+            # a combination of earlier sums changes no figure, so that today's verdict
+            # holds
             if row is None or not self.history.adds(row):
                 continue
             figures = self.history.figures_with(row, self._search, self.bars.weak or 0)
             why = self._weak_breach(figures, verb)
             verdicts[at] = Verdict(not why, why or self._weak_words(figures, verb))
             if not why:
-                asked.append((at, row, figures))
-        if self.bars.hidden is None or not asked:
+                open_cases.append((at, row, figures))
+        if self.bars.hidden is None or not open_cases:
             return verdicts
-        exposed = [figures.exposed for _, _, figures in asked]
-        hidden = self.history.hidden_with([row for _, row, _ in asked], exposed)
-        for (at, _, figures), values in zip(asked, hidden, strict=True):
+        exposed = [figures.exposed for _, _, figures in open_cases]
+        hidden = self.history.hidden_with([row for _, row, _ in open_cases], exposed)
+        for (at, _, figures), values in zip(open_cases, hidden, strict=True):
             figures = dataclasses.replace(figures, hidden=values)
             why = self._hidden_breach(figures, verb)
             words = f"{verdicts[at].reason}; {self._hidden_words(figures, verb)}"

@@ -11,7 +11,7 @@ from mrsa_watch._base.errors import MrsaError
 from mrsa_watch._base.primes import draw_wide_primes, wide_error_bits
 from mrsa_watch._leverages import Kernel, Leverages, Rest, Step
 from mrsa_watch._rows import Classes, Row, Rows
-from mrsa_watch._vectors import loops
+from mrsa_watch._vectors import lightest
 
 _NUM_PRIMES = 2
 _MOST_ENTRIES = 10**8  # of a matrix that is searched
@@ -24,7 +24,7 @@ Search = Callable[[np.ndarray], tuple[int, int] | None]
 
 @dataclasses.dataclass(frozen=True)
 class Figures:
-    """What a history leaks.
+    """The leakage of a history.
 
     Attributes:
         lower: No combination of the sums involves fewer clients.
@@ -72,7 +72,7 @@ class History:
 
     @property
     def rank(self) -> int:
-        """How many sums are no combinations of earlier ones."""
+        """The number of sums that are no combinations of earlier ones."""
         return len(self._rows.rows)
 
     @property
@@ -104,6 +104,8 @@ class History:
     def adds(self, row: Row) -> bool:
         """Return whether a row, of known clients or not, is no combination of those so far."""
         self._refuse_if(self._is_broken)
+        # a product that is not 0 modulo one prime is not 0, so that either kernel
+        # suffices
         pairs = zip(self._kernels, self._extended(row), strict=True)
         return any(kernel.seen(row, vectors).any() for kernel, vectors in pairs)
 
@@ -117,6 +119,8 @@ class History:
             if step is None:  # the prime divides what the other does not
                 self._kernels[place], step = self._drawn_again(row, rest)
             self._kernels[place].take(row, step)
+        # a row, and the difference of two, are combinations: weak T is at most their
+        # clients
         bounds = [len(row.places), *self._differences(row, rest)]
         self._upper = min(bounds) if self._upper is None else min(self._upper, *bounds)
         self._minor_bits += row.bits + 1e-6
@@ -143,6 +147,8 @@ class History:
 
     def _drawn_again(self, row: Row, rest: Rest) -> tuple[Kernel, Step]:
         """Return a kernel modulo another prime that takes all rows and this one, and its step."""
+        # the rows are independent, so that only the few primes that divide a minor of
+        # theirs fail here
         used = [kernel.value for kernel in self._kernels]
         while True:
             kernel = Kernel(*draw_wide_primes(1, used))
@@ -159,7 +165,7 @@ class History:
                     return kernel, step
 
     def _differences(self, row: Row, rest: Rest) -> list[int]:
-        """Return how many clients are in the lightest difference of a row from one before."""
+        """Return the clients in the lightest difference of a row from one before."""
         is_plain = self._rows.held[: self.rank] < 0
         if row.weights is not None or not is_plain.any():
             return []
@@ -167,7 +173,7 @@ class History:
         return [int((sizes - 2 * rest.overlaps)[is_plain].min())]
 
     def figures(self, search: Search | None = None, target: int = 0) -> Figures:
-        """Return what the sums so far leak; there must be one.
+        """Return the leakage of the sums so far; there must be one.
 
         Args:
             search: Narrows weak T where cheap bounds do not say whether it is at least
@@ -180,14 +186,14 @@ class History:
         return dataclasses.replace(figures, hidden=hidden)
 
     def figures_with(self, row: Row, search: Search | None, target: int) -> Figures:
-        """Return what would leak with one more row that adds to them, `hidden` apart."""
+        """Return the leakage with one more row that adds to them, `hidden` apart."""
         classes = self.classes.joined(int(row.places[-1]) + 1).split(row)
         return self._figures(classes, row, search, target)
 
     def hidden_with(
         self, rows: list[Row], exposed: list[np.ndarray]
     ) -> list[np.ndarray | None]:
-        """Return how well each would be hidden with one more row, for several of them."""
+        """Return the number that hides each client, with each of several rows."""
         most = max([len(self.names), *(int(row.places[-1]) + 1 for row in rows)])
         rests = self._leverages.rests(self._rows, rows, most)
         return [self._hidden(*each) for each in zip(rows, rests, exposed, strict=True)]
@@ -210,7 +216,7 @@ class History:
         return hidden
 
     def _by_balls(self, row: Row | None) -> np.ndarray | None:
-        """Return what floats do not know; None where it would take long."""
+        """Return the numbers that floats do not know; None where it would take long."""
         try:
             from mrsa_jax.privacy import hidden_among
         except ImportError:  # balls are of python-flint, which it brings
@@ -237,7 +243,7 @@ class History:
     def _figures(
         self, classes: Classes, row: Row | None, search: Search | None, target: int
     ) -> Figures:
-        """Return what leaks, `hidden` apart, by light combinations and maybe a search."""
+        """Return the leakage without `hidden`, by light combinations or a search."""
         sizes = classes.sizes
         vectors = [None] * _NUM_PRIMES if row is None else self._extended(row)
         (first, alone_first), (second, alone_second) = [
@@ -245,8 +251,7 @@ class History:
             for kernel, each in zip(self._kernels, vectors, strict=True)
         ]
         alone = alone_first & alone_second
-        lightest = loops().lightest(first, second, alone, sizes)
-        *light, triple = map(int, lightest)  # NumPy's where numba is not
+        *light, triple = lightest(first, second, alone, sizes)
         light = [weight for weight in light if weight >= 0]
         in_use = np.sort(sizes[sizes > 0])
         strong = int(in_use[0])

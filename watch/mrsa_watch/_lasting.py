@@ -63,6 +63,7 @@ class Lasting:
         # (1 - a)/a
         y = self._inverse @ (self._rows @ row)
         pivot = math.sqrt(1.0 + self._fresh - float(y @ y))
+        # the further row of L^-1, by which L^-1 P grows by one row as well
         inverse = np.append(-(y @ self._inverse), 1.0) / pivot
         solved = (row - y @ self._solved) / pivot
         self._rows = np.vstack([self._rows, row])
@@ -84,7 +85,7 @@ class Lasting:
         return self.count * (self.count + 2 * len(self._places)) <= _MOST_ENTRIES
 
     def _error(self) -> float:
-        """Return what a share is wrong by, relative to it, as for the update of one round.
+        """Return the relative error of a share, as for the update of one round.
 
         No eigenvalue of M over its diagonal, 1/a, lies below 1 - a.
         """

@@ -46,6 +46,7 @@ def fewest_left_out(
         if _num_ways(counts, number) > most:
             break
         ways = []
+        # clients of one part are alike, so the last of each stand for any others
         for way in _ways(counts, number):
             taken = zip(parts, way, strict=True)
             last = (part[len(part) - take :] for part, take in taken)
@@ -59,6 +60,7 @@ def fewest_left_out(
     else:
         return everybody.tolist()
 
+    # a class whose clients are all here is not split where it stays as a whole
     def rank(key: tuple[int, int]) -> tuple[Any, ...]:
         """Order kinds: whole classes first, then new clients, large kinds first."""
         count = len(by_kind[key])
@@ -89,7 +91,7 @@ def _num_ways(counts: Sequence[int], number: int) -> int:
 
 
 def _ways(counts: Sequence[int], number: int) -> Iterator[tuple[int, ...]]:
-    """Yield how many to take from each part, so many in all."""
+    """Yield the numbers to take from each part, so many in all."""
     if not counts:
         if number == 0:
             yield ()

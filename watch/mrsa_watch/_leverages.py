@@ -26,14 +26,22 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from mrsa_watch._rows import Row, Rows, grown
-from mrsa_watch._vectors import loops, negative, plus, reciprocal, times, total
+from mrsa_watch._vectors import (
+    class_sums,
+    loops,
+    negative,
+    plus,
+    reciprocal,
+    times,
+    total,
+)
 
 VECTORS = 3  # two to compare, and one that a row asked about may use up
 _WORD = 1 << 64
 
 
 class Step(NamedTuple):
-    """What a new row does to a kernel; made by `Kernel.step`."""
+    """The change of a kernel by a new row; made by `Kernel.step`."""
 
     pivot: int
     by_row: np.ndarray
@@ -89,7 +97,7 @@ class Kernel:
         return np.asarray(self._total(entries, axis=1))
 
     def step(self, rows: Rows, row: Row, pivot: int) -> Step | None:
-        """Return what the row does with a client as its pivot; None if that is none."""
+        """Return the step of the row with a client as its pivot; None if it is none."""
         residues = self.residues(row)
         # the combination of the rows so far that has the row's entries at the pivots
         at = self._pivot_of[row.places]
@@ -102,6 +110,8 @@ class Kernel:
         entry = 0
         if place < len(row.places) and row.places[place] == pivot:
             entry = int(residues[place] if len(residues) else self.one)
+        # the entry at the new pivot less what the rows so far give there (Schur
+        # complement): 0 where the bordered matrix has no inverse
         corner = (entry - int(self._total(self._times(by_row, right)))) % self.value
         if corner == 0:
             return None
@@ -114,6 +124,7 @@ class Kernel:
         """Return a client's residues in the rows so far."""
         places = np.flatnonzero(rows.clients[: rows.starts[self._rank]] == client)
         column = np.zeros(self._rank, np.uint64)
+        # the row of each entry: the last that starts at or before its place
         at = np.searchsorted(rows.starts[: self._rank], places, "right") - 1
         held = rows.held[at]
         column[at] = self.one
@@ -124,6 +135,7 @@ class Kernel:
     def take(self, row: Row, step: Step) -> None:
         """Make the row the next one."""
         rank = self._rank
+        # w - (r w / sigma) n, where n is 1 at the new pivot and -A P_s at the others
         factors = self._times(self.seen(row), step.unit)
         self.vectors[:, step.pivot] = plus(
             self.vectors[:, step.pivot], negative(factors, self.prime), self.prime
@@ -180,14 +192,17 @@ class Kernel:
         """
         field = self.prime, self.inverse
         vectors = self.vectors if vectors is None else vectors
-        sums = loops().class_sums(vectors, classes, count, *field)
+        sums = class_sums(vectors, classes, count, *field)
         seen = np.zeros(0, np.uint64) if row is None else self.seen(row, vectors)
+        # w less its multiple of a vector that sees the row is in the kernel of both;
+        # the two that are left suffice for a ratio
         if seen.any():
             used = int(np.flatnonzero(seen)[-1])
             others = [a for a in range(VECTORS) if a != used]
             factors = self._times(seen[others], reciprocal(seen[used], self.prime))
             taken = self._times(factors[:, None], sums[used])
             sums = plus(sums[others], negative(taken, self.prime), self.prime)
+        # parallel classes have one ratio of their sums in all kernel vectors
         keys = loops().ratios(sums[0], sums[1], self.one, *field)
         return keys, (sums == 0).all(axis=0)
 
@@ -203,7 +218,7 @@ _AT_ONCE = 16  # rows that are asked about
 
 
 class Rest(NamedTuple):
-    """What a row adds to those before it.
+    """The part of a row that those before it lack.
 
     Attributes:
         values: float64 `[clients]`.
@@ -222,7 +237,7 @@ class Rest(NamedTuple):
     overlaps: np.ndarray
 
     def shares(self) -> np.ndarray:
-        """Return what it adds to each client's leverage."""
+        """Return the addition to each client's leverage."""
         return (self.values / max(self.length, 1e-300)) ** 2
 
 
@@ -256,66 +271,50 @@ class Leverages:
         )
 
     def rest(self, rows: Rows, row: Row) -> Rest:
-        """Return what a row adds to those before it, by loops with one fixed order of sums."""
-        return self._rests(rows, [row], len(self.values), is_one=True)[0]
+        """Return the part of a row that those before it lack, in one fixed order."""
+        return self._rests(rows, [row], len(self.values))[0]
 
-    def rests(self, rows: Rows, asked: Sequence[Row], clients: int) -> list[Rest]:
+    def rests(self, rows: Rows, candidates: Sequence[Row], clients: int) -> list[Rest]:
         """Return the rests of rows that are only asked about, many at once.
 
         Args:
             rows: The rows so far.
-            asked: The others.
+            candidates: The others.
             clients: How many clients there are with those whom only they know.
         """
         rests: list[Rest] = []
-        for start in range(0, len(asked), _AT_ONCE):
-            block = asked[start : start + _AT_ONCE]
-            rests += self._rests(rows, block, clients, is_one=False)
+        for start in range(0, len(candidates), _AT_ONCE):
+            block = candidates[start : start + _AT_ONCE]
+            rests += self._rests(rows, block, clients)
         return rests
 
-    def _rests(
-        self, rows: Rows, asked: Sequence[Row], clients: int, *, is_one: bool
-    ) -> list[Rest]:
+    def _rests(self, rows: Rows, candidates: Sequence[Row], clients: int) -> list[Rest]:
         rank = self._rank
         scales = rows.scales[:rank, None]
         lower = self._lower[:rank, :rank]
         sparse = rows.starts, rows.held, rows.clients, rows.values
-        rest = np.zeros((clients, len(asked)))
-        for k, row in enumerate(asked):
+        rest = np.zeros((clients, len(candidates)))
+        for k, row in enumerate(candidates):
             rest[row.places, k] = row.floats
 
-        def seen() -> np.ndarray:
-            if is_one:
-                return np.asarray(loops().inner_one(*sparse, rank, rest[:, 0]))[:, None]
-            return np.asarray(loops().inner(*sparse, rank, rest))
-
-        def lengths(vectors: np.ndarray) -> np.ndarray:
-            if is_one:
-                return np.array([loops().length(vectors[:, 0])])
-            return np.asarray(np.linalg.norm(vectors, axis=0))
-
-        def subtract(factors: np.ndarray) -> None:
-            if is_one:
-                loops().spread_one(*sparse, factors[:, 0], rest[:, 0])
-            else:
-                loops().spread(*sparse, factors, rest)
-
-        along, overlaps, combined = np.zeros((3, rank, len(asked)))
+        along, overlaps, combined = np.zeros((3, rank, len(candidates)))
         for count in range(_PASSES):
-            part = seen()
+            part = loops().inner(*sparse, rank, rest)
             overlaps = overlaps if count else part.copy()
+            # rows are stored unscaled, and L is of rows of length 1
             part *= scales
             loops().solve_lower(lower, part)
-            if (lengths(part) <= _NOTHING * lengths(rest)).all():
+            if (_lengths(part) <= _NOTHING * _lengths(rest)).all():
                 break
             along += part
+            # L^-1 and then L^-T: the combination of rows that is nearest to the rest
             loops().solve_upper(lower, part)
             combined += part
-            subtract(part * scales)
-        units = np.asarray([row.scale for row in asked])
+            loops().spread(*sparse, part * scales, rest)
+        units = np.asarray([row.scale for row in candidates])
         for vectors in (rest, along, combined):
             vectors *= units
-        sizes = lengths(rest).tolist()
+        sizes = _lengths(rest).tolist()
         return [
             Rest(
                 rest[:, k],
@@ -336,6 +335,12 @@ class Leverages:
         self._rank = rank + 1
         self.values = self.values + rest.shares()
         self._growth += rest.growth**2
+
+
+def _lengths(vectors: np.ndarray) -> np.ndarray:
+    """Return the length of each column."""
+    # by NumPy's sum, whose order is fixed: that of a library's product may change
+    return np.asarray(np.sqrt((vectors * vectors).sum(axis=0)))
 
 
 def _growth(combined: np.ndarray, length: float) -> float:

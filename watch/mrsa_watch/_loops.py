@@ -10,29 +10,22 @@ from __future__ import annotations
 
 import numpy as np
 
+from mrsa_watch import _vectors
 from mrsa_watch._base.compiled import compiled
 
-_HALF = np.uint64(32)
-_LOW = np.uint64(0xFFFFFFFF)
 _ZERO = np.uint64(0)
 _ONE = np.uint64(1)
-# an odd number whose products look random: for places
-_SPREAD = np.uint64(0x9E3779B97F4A7C15)
 
-
-@compiled
-def _high(a, b):
-    """Return the upper 64 bits of the product of two words."""
-    a0, a1, b0, b1 = a & _LOW, a >> _HALF, b & _LOW, b >> _HALF
-    middle = a1 * b0 + ((a0 * b0) >> _HALF)
-    other = a0 * b1 + (middle & _LOW)
-    return a1 * b1 + (middle >> _HALF) + (other >> _HALF)
+# the formula of the arrays, for single words
+_high = compiled(_vectors._high)
 
 
 @compiled
 def times(a, b, prime, inverse):
     """Return a b / 2**64 modulo an odd prime below 2**63, `inverse` being 1 / prime mod 2**64."""
     high = _high(a, b)
+    # a b and (a b / prime mod 2**64) prime agree in their lower words, so the
+    # difference of the upper ones is exact
     taken = _high(a * b * inverse, prime)
     return high - taken if high >= taken else high + prime - taken
 
@@ -46,6 +39,7 @@ def _plus(a, b, prime):
 @compiled
 def reciprocal(a, one, prime, inverse):
     """Return the residue whose product with `a` is one; 0 for 0."""
+    # Fermat: a to the power prime - 2 is one over a
     exponent = prime - np.uint64(2)
     result, square = one, a
     while exponent > _ZERO:
@@ -63,6 +57,8 @@ def grow(solver, rank, by_row, by_column, unit, prime, inverse):
     `by_column` is the inverse times the new pivot's column, `by_row` the new row times
     the inverse, `unit` one over what is left at the corner.
     """
+    # the inverse of a matrix with one more row and column: the old inverse gains a
+    # product of rank one
     for k in range(rank):
         factor = times(by_column[k], unit, prime, inverse)
         for j in range(rank):
@@ -73,17 +69,6 @@ def grow(solver, rank, by_row, by_column, unit, prime, inverse):
         factor = times(by_row[j], unit, prime, inverse)
         solver[rank, j] = prime - factor if factor else factor
     solver[rank, rank] = unit
-
-
-@compiled
-def class_sums(vectors, classes, count, prime, _):
-    """Return the sums of kernel vectors over classes of clients, `[vectors, classes]`."""
-    found = np.zeros((vectors.shape[0], count), np.uint64)
-    for a in range(vectors.shape[0]):
-        for i in range(classes.shape[0]):
-            k = classes[i]
-            found[a, k] = _plus(found[a, k], vectors[a, i], prime)
-    return found
 
 
 @compiled
@@ -100,103 +85,28 @@ def ratios(top, bottom, one, prime, inverse):
         if bottom[k] != _ZERO:
             running = times(running, bottom[k], prime, inverse)
     running = reciprocal(running, one, prime, inverse)
-    found = np.empty(top.shape[0], np.uint64)
+    quotients = np.empty(top.shape[0], np.uint64)
+    # `running` is one over the product of the bottoms up to k
     for k in range(top.shape[0] - 1, -1, -1):
         if bottom[k] == _ZERO:
-            found[k] = prime if top[k] != _ZERO else _ZERO
+            quotients[k] = prime if top[k] != _ZERO else _ZERO
         else:
-            own = times(running, before[k], prime, inverse)
+            unit = times(running, before[k], prime, inverse)
             running = times(running, bottom[k], prime, inverse)
-            found[k] = times(top[k], own, prime, inverse)
-    return found
-
-
-@compiled
-def lightest(first, second, is_alone, sizes):
-    """Return what classes show about the lightest vectors, by their keys modulo two primes.
-
-    Classes with the same keys in both are parallel. Classes of size 0 are none.
-
-    Returns:
-        The weight of the lightest class alone; of the lightest two parallel ones; and
-        of the three lightest that are neither alone nor heavier than a parallel one. -1
-        where there are none.
-    """
-    count = first.shape[0]
-    size = 16
-    while size < 2 * count:
-        size *= 2
-    table = np.full(size, -1, np.int64)
-    other = np.full(count, -1, np.int64)  # of a group's first class: its lightest
-    single, pair = -1, -1
-    for k in range(count):
-        if sizes[k] == 0:
-            continue
-        if is_alone[k]:
-            if single < 0 or sizes[k] < single:
-                single = sizes[k]
-            continue
-        place = ((first[k] ^ (second[k] * _SPREAD)) * _SPREAD) >> np.uint64(20)
-        at = np.int64(place) & (size - 1)
-        while table[at] >= 0 and (
-            first[table[at]] != first[k] or second[table[at]] != second[k]
-        ):
-            at = (at + 1) & (size - 1)
-        if table[at] < 0:
-            table[at] = k
-            other[k] = k
-            continue
-        head = table[at]
-        best = other[head]
-        if pair < 0 or sizes[best] + sizes[k] < pair:
-            pair = sizes[best] + sizes[k]
-        if sizes[k] < sizes[best]:
-            other[head] = k
-    low = np.full(3, np.iinfo(np.int64).max // 4, np.int64)
-    groups = 0
-    for k in range(count):
-        if other[k] >= 0:
-            groups += 1
-            own = sizes[other[k]]
-            for place in range(3):
-                if own < low[place]:
-                    own, low[place] = low[place], own
-    triple = low.sum() if groups >= 3 else -1
-    return single, pair, triple
+            quotients[k] = times(top[k], unit, prime, inverse)
+    return quotients
 
 
 @compiled
 def inner(starts, held, clients, values, rank, vectors):
     """Return the rows' products with vectors `[clients, vectors]`, as `[rows, vectors]`."""
-    found = np.zeros((rank, vectors.shape[1]))
+    products = np.zeros((rank, vectors.shape[1]))
     for j in range(rank):
         for k in range(starts[j], starts[j + 1]):
             value = 1.0 if held[j] < 0 else values[held[j] + k - starts[j]]
             for a in range(vectors.shape[1]):
-                found[j, a] += value * vectors[clients[k], a]
-    return found
-
-
-@compiled
-def inner_one(starts, held, clients, values, rank, vector):
-    """Return `inner` of one vector; four sums at a time."""
-    found = np.zeros(rank)
-    for j in range(rank):
-        begin, end = starts[j], starts[j + 1]
-        s0 = s1 = s2 = s3 = 0.0
-        if held[j] < 0:
-            for k in range(begin, end - 3, 4):
-                s0 += vector[clients[k]]
-                s1 += vector[clients[k + 1]]
-                s2 += vector[clients[k + 2]]
-                s3 += vector[clients[k + 3]]
-            for k in range(end - (end - begin) % 4, end):
-                s0 += vector[clients[k]]
-        else:
-            for k in range(begin, end):
-                s0 += vector[clients[k]] * values[held[j] + k - begin]
-        found[j] = (s0 + s1) + (s2 + s3)
-    return found
+                products[j, a] += value * vectors[clients[k], a]
+    return products
 
 
 @compiled
@@ -207,28 +117,6 @@ def spread(starts, held, clients, values, factors, vectors):
             value = 1.0 if held[j] < 0 else values[held[j] + k - starts[j]]
             for a in range(vectors.shape[1]):
                 vectors[clients[k], a] -= value * factors[j, a]
-
-
-@compiled
-def spread_one(starts, held, clients, values, factors, vector):
-    """Do what `spread` does for one vector."""
-    for j in range(factors.shape[0]):
-        factor = factors[j]
-        if held[j] < 0:
-            for k in range(starts[j], starts[j + 1]):
-                vector[clients[k]] -= factor
-        else:
-            for k in range(starts[j], starts[j + 1]):
-                vector[clients[k]] -= factor * values[held[j] + k - starts[j]]
-
-
-@compiled
-def length(vector):
-    """Return a vector's length; what libraries call does not always sum in one order."""
-    total = 0.0
-    for k in range(vector.shape[0]):
-        total += vector[k] * vector[k]
-    return np.sqrt(total)
 
 
 @compiled

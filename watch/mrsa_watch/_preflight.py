@@ -159,21 +159,22 @@ def preflight(
     Gate(fail_below, fail_below_hidden)  # checks the bars
     stays = (1 - loss) ** size
     comes = (1 - away) ** size
+    # a block counts as one client in what follows; numbers of clients are its multiples
     blocks = total // size
-    asked = cohort // size
+    cohort_blocks = cohort // size
     needed = -(-fewest // size)
-    quorum = _tail(blocks, comes, asked)
-    success = _tail(asked, stays, needed)
+    quorum = _tail(blocks, comes, cohort_blocks)
+    success = _tail(cohort_blocks, stays, needed)
     smallest = None
     # chances fall as sums grow: the first size that is not sure is one too many
     if success > 0:
         unsure = bisect.bisect_left(
-            range(needed + 1, asked + 1),
+            range(needed + 1, cohort_blocks + 1),
             True,
-            key=lambda k: (_tail(asked, stays, k) / success) ** rounds < _SURE,
+            key=lambda k: (_tail(cohort_blocks, stays, k) / success) ** rounds < _SURE,
         )
         smallest = size * (needed + unsure)
-    plan = (blocks, asked, needed, comes, stays, rounds)
+    plan = (blocks, cohort_blocks, needed, comes, stays, rounds)
     histories = [
         _history(np.random.default_rng((start, k)), *plan) for k in range(count)
     ]
@@ -221,7 +222,7 @@ def _tail(count: int, chance: float, least: int) -> float:
 def _history(
     rng: np.random.Generator,
     blocks: int,
-    asked: int,
+    cohort_blocks: int,
     needed: int,
     comes: float,
     stays: float,
@@ -232,10 +233,10 @@ def _history(
     first = None
     for number in range(1, rounds + 1):
         here = np.flatnonzero(rng.random(blocks) < comes)
-        if len(here) < asked:
+        if len(here) < cohort_blocks:
             continue
-        chosen = rng.choice(here, asked, replace=False)
-        survivors = chosen[rng.random(asked) < stays]
+        chosen = rng.choice(here, cohort_blocks, replace=False)
+        survivors = chosen[rng.random(cohort_blocks) < stays]
         if len(survivors) < needed:
             continue
         state = gate.add(survivors.tolist())

@@ -76,7 +76,7 @@ class HeldFile:
         self._file = -1
 
     def lines(self, most: int) -> Iterator[bytes]:
-        """Yield what the file holds: lines with their ends, cut after `most` bytes."""
+        """Yield the lines of the file with their ends, cut after `most` bytes."""
         with open(self._file, "rb", closefd=False) as stream:
             for line in iter(lambda: stream.readline(most), b""):
                 self._size += len(line)
@@ -161,6 +161,7 @@ class HeldFile:
             "what was written of a line could not be cut off, so that the line may be "
             "in it; close this recorder and make another"
         )
+        # the fault stays unless all that was written is known to be gone
         with contextlib.suppress(OSError):
             more = os.fstat(self._file).st_size - self._size
             rest = os.pread(self._file, len(data) + 1, self._size)
@@ -451,6 +452,7 @@ class Recorder:
         line = json.dumps(fields).encode() + b"\n"
         with self._guard:
             self._file.check()
+            # the parser holds the line to all rules before a byte of it is written
             number = self._parser.line
             try:
                 read = self._parser.feed(line)

@@ -56,7 +56,7 @@ class Row(NamedTuple):
 
     @property
     def scale(self) -> float:
-        """Return what `floats` are multiplied by for a length of 1."""
+        """Return the factor of `floats` for a length of 1."""
         return 1 / math.sqrt(len(self.places)) if self.weights is None else 1.0
 
     @property
@@ -153,6 +153,7 @@ class Classes:
             keys, return_inverse=True, return_counts=True
         )
         old = parts // width
+        # a class that the row holds as a whole, with one weight, keeps its number
         is_new = (counts < self.sizes[old]) | (old == 0)
         number = np.where(is_new, len(self.sizes) - 1 + np.cumsum(is_new), old)
         sizes = np.concatenate([self.sizes, counts[is_new]])

@@ -167,6 +167,7 @@ class _Part:
         P = self._rows[: row + 1, : len(self._names)]
         lags = np.arange(row, -1, -1, dtype=float)
         kernel = np.where(lags == 0, 1.0, self._share * self._memory**lags)
+        # the further row of L is (y, pivot), with L y = head
         head = (P[:row] @ P[row]) * kernel[:row]
         self._factor = _room(self._factor, row + 1, row + 1)
         L = self._factor[: row + 1, : row + 1]
@@ -179,6 +180,7 @@ class _Part:
         solved = self._solved[: row + 1, : count + new]
         if count:
             owners, places = self._of
+            # an update of round r meets this row with the kernel share rho^(row - r)
             entries = P[row, owners] * kernel[places]
             solved[row, :count] = (entries - y @ solved[:row, :count]) / pivot
             self._shares += solved[row, :count] ** 2
@@ -207,7 +209,7 @@ class _Part:
 
 
 def _least(updates: Sequence[WorstUpdate]) -> WorstUpdate:
-    """Return what is not known, or else the worst."""
+    """Return an update that is not known, or else the worst."""
     return min(updates, key=lambda each: each.hidden or 0.0, default=WorstUpdate(None))
 
 
@@ -253,7 +255,7 @@ def _substituted(L: np.ndarray, right: np.ndarray) -> np.ndarray:
 
 
 def checked_updates(memory: float | None, share: float) -> Updates | None:
-    """Return what follows the updates, None where no drift is asked about.
+    """Return a follower of the updates, None where no drift is asked about.
 
     Raises:
         ConfigurationError: If a number is out of range, or a share comes without a

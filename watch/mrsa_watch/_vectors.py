@@ -32,6 +32,7 @@ def times(a: Any, b: Any, prime: np.uint64, inverse: np.uint64) -> Any:
     """Return a b / 2**64 modulo an odd prime below 2**63, `inverse` being 1 / prime mod 2**64."""
     with np.errstate(over="ignore"):
         high = _high(a, b)
+        # the lower words of both products agree: the upper ones differ by the residue
         taken = _high(a * b * inverse, prime)
         return high - taken + np.where(high < taken, prime, _ZERO)
 
@@ -66,6 +67,52 @@ def reciprocal(a: Any, prime: np.uint64) -> np.uint64:
     return np.uint64(pow(int(a), -1, int(prime)) * _SQUARE % int(prime))
 
 
+def class_sums(
+    vectors: Words,
+    classes: np.ndarray,
+    count: int,
+    prime: np.uint64,
+    inverse: np.uint64,
+) -> Words:
+    """Return the sums of kernel vectors over classes of clients, `[vectors, classes]`."""
+    # halves of words, so that no sum overflows
+    halves = np.zeros((2, len(vectors), count), np.uint64)
+    for sums, part in zip(halves, (vectors & _LOW, vectors >> _HALF), strict=True):
+        for row, entries in zip(sums, part, strict=True):
+            np.add.at(row, classes, entries)
+    return np.asarray(_joined(halves[0], halves[1], prime, inverse))
+
+
+def lightest(
+    first: Words, second: Words, is_alone: np.ndarray, sizes: np.ndarray
+) -> tuple[int, int, int]:
+    """Return the weights of the lightest vectors, by keys of classes modulo two primes.
+
+    Classes with the same keys in both are parallel. Classes of size 0 are none.
+
+    Returns:
+        The weight of the lightest class alone; of the lightest two parallel ones; and
+        of the three lightest that are neither alone nor heavier than a parallel one. -1
+        where there are none.
+    """
+    single = sizes[is_alone & (sizes > 0)]
+    others = np.flatnonzero(~is_alone & (sizes > 0))
+    # groups of equal keys next to each other, the lightest class of each first
+    others = others[np.lexsort((sizes[others], second[others], first[others]))]
+    weights = sizes[others]
+    is_same = np.ones(max(0, len(others) - 1), bool)
+    for keys in (first[others], second[others]):
+        is_same &= keys[1:] == keys[:-1]
+    is_head = np.append(True, ~is_same)[: len(weights)]  # the lightest of its group
+    pairs = (weights[1:] + weights[:-1])[is_same & is_head[:-1]]
+    heads = np.sort(weights[is_head])[:3]
+    return (
+        int(single.min()) if len(single) else -1,
+        int(pairs.min()) if len(pairs) else -1,
+        int(heads.sum()) if len(heads) == 3 else -1,
+    )
+
+
 def loops() -> Any:
     """Return the module of loops over a history: of numba where it is installed, else this one."""
     try:
@@ -93,21 +140,6 @@ def grow(
     solver[rank, rank] = unit
 
 
-def class_sums(
-    vectors: Words,
-    classes: np.ndarray,
-    count: int,
-    prime: np.uint64,
-    inverse: np.uint64,
-) -> Words:
-    """Do what `_loops.class_sums` does."""
-    halves = np.zeros((2, len(vectors), count), np.uint64)
-    for sums, part in zip(halves, (vectors & _LOW, vectors >> _HALF), strict=True):
-        for row, entries in zip(sums, part, strict=True):
-            np.add.at(row, classes, entries)
-    return np.asarray(_joined(halves[0], halves[1], prime, inverse))
-
-
 def ratios(
     top: Words, bottom: Words, one: np.uint64, prime: np.uint64, inverse: np.uint64
 ) -> Words:
@@ -129,27 +161,6 @@ def ratios(
     return np.where(is_zero, np.where(top == _ZERO, _ZERO, prime), quotients)
 
 
-def lightest(
-    first: Words, second: Words, is_alone: np.ndarray, sizes: np.ndarray
-) -> tuple[int, int, int]:
-    """Do what `_loops.lightest` does."""
-    single = sizes[is_alone & (sizes > 0)]
-    others = np.flatnonzero(~is_alone & (sizes > 0))
-    others = others[np.lexsort((sizes[others], second[others], first[others]))]
-    weights = sizes[others]
-    is_same = np.ones(max(0, len(others) - 1), bool)
-    for keys in (first[others], second[others]):
-        is_same &= keys[1:] == keys[:-1]
-    is_head = np.append(True, ~is_same)[: len(weights)]  # the lightest of its group
-    pairs = (weights[1:] + weights[:-1])[is_same & is_head[:-1]]
-    heads = np.sort(weights[is_head])[:3]
-    return (
-        int(single.min()) if len(single) else -1,
-        int(pairs.min()) if len(pairs) else -1,
-        int(heads.sum()) if len(heads) == 3 else -1,
-    )
-
-
 def inner(
     starts: np.ndarray,
     held: np.ndarray,
@@ -158,7 +169,7 @@ def inner(
     rank: int,
     vectors: np.ndarray,
 ) -> np.ndarray:
-    """Do what `_loops.inner` does, and `_loops.inner_one`."""
+    """Do what `_loops.inner` does."""
     products = np.zeros((rank, *vectors.shape[1:]))
     for j in range(rank):
         seen = vectors[clients[starts[j] : starts[j + 1]]]
@@ -176,21 +187,13 @@ def spread(
     factors: np.ndarray,
     vectors: np.ndarray,
 ) -> None:
-    """Do what `_loops.spread` does, and `_loops.spread_one`."""
+    """Do what `_loops.spread` does."""
     for j, factor in enumerate(factors):
         places = clients[starts[j] : starts[j + 1]]
         entries = np.ones(len(places))
         if held[j] >= 0:
             entries = values[held[j] : held[j] + len(places)]
         vectors[places] -= np.multiply.outer(entries, factor)
-
-
-inner_one, spread_one = inner, spread
-
-
-def length(vector: np.ndarray) -> Any:
-    """Do what `_loops.length` does."""
-    return np.sqrt((vector * vector).sum())
 
 
 def solve_lower(lower: np.ndarray, right: np.ndarray) -> None:

@@ -30,7 +30,7 @@ _MOST_NAMED = 3
 
 
 class Drifting(NamedTuple):
-    """What leaks of updates that drift.
+    """The leakage of updates that drift.
 
     Attributes:
         name: `"update"`, of one round, or `"lasting"`: what lasts of a client's updates.
@@ -143,7 +143,7 @@ def _worst_words(subject: str, which: str, worst: WorstUpdate, drift: str) -> st
 
 
 def _drifting(updates: Updates | None, line: SumLine) -> list[Drifting]:
-    """Return what leaks of updates after one more sum."""
+    """Return the leakage of updates after one more sum."""
     if updates is None:
         return []
     name = (line.run, line.round)
@@ -168,7 +168,7 @@ def watch(
     updates: Updates | None = None,
     least_hidden: float | None = None,
 ) -> Iterator[Watched]:
-    """Yield what leaks after each learnt sum of a log, from its first line on.
+    """Yield the leakage after each learnt sum of a log, from its first line on.
 
     Args:
         path: A participation log in JSON Lines; waited for if it is not there yet.
@@ -316,6 +316,7 @@ class Kept:
             StoreError: If it could not be written.
         """
         line = json.dumps(content, allow_nan=False).encode()
+        # the log was read from its first line again, so the same lines come again
         if self._count < len(self._before):
             same = self._before[self._count] == line
             rule = (

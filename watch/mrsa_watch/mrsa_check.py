@@ -199,7 +199,7 @@ def is_number(text: str) -> bool:
 
 
 def alike(name: str) -> Any:
-    """Return what two names of rounds share that a reader may take for one."""
+    """Return a key that two names of rounds share if a reader may take them for one."""
     name = "".join(
         c for c in unicodedata.normalize("NFKC", name) if c.isprintable() or c.isspace()
     )
@@ -208,12 +208,13 @@ def alike(name: str) -> Any:
 
 
 def alike_client(name: str) -> Any:
-    """Return what two names share that may be of one client, or of one part of the vector.
+    """Return a key that names share if they may be of one client, or of one part.
 
     Case, spaces, dashes, accents, letters that look alike or were read in another
     encoding, 0 and O, 1 and l, leading zeros, forms of one number, quotes, and the port
     of an address are one.
     """
+    # codes of URLs and HTML may stand for letters, spaces and quotes, so they go first
     name = html.unescape(urllib.parse.unquote(name))
     if "\\" in name and name.isascii():
         codes = r"\\u([0-9a-fA-F]{4})|\\x([0-9a-fA-F]{2})"
@@ -225,18 +226,22 @@ def alike_client(name: str) -> Any:
     name = quoted[2].strip() if quoted else name
     if re.fullmatch("[0-9a-f]{32}", name):
         return name[:16]  # of pseudonyms, of which the first half is of what is alike
+    # before numbers are tried: 12345e78 is hexadecimal and a float
     if re.fullmatch(r"(?=.*[a-f])[0-9a-f]{8,}", name):
         return name
     grouped = re.fullmatch(r"\d{1,3}(?:[, ']\d{3})+", name)
     digits = (re.sub("[, ']", "", name) if grouped else name).lstrip("#").strip()
     if len(digits) <= 300 and SIGNED.fullmatch(digits):
         return Fraction(digits)
+    # addresses of hardware and UUIDs, with any marks between their digits; what is
+    # shorter is a word
     if HARDWARE.fullmatch(name):
         digits = name.removeprefix("urn:uuid:").removeprefix("0x")
         digits = re.sub("[^0-9a-f]", "", digits)
         if len(digits) >= 12:
             return digits
     name = re.sub(r"[\s_\-]+", "-", name).strip("-") or name
+    # an address counts without its port: a client that connects again has another one
     if number := BY_NUMBER.fullmatch(name):
         name = number[1]
     elif host := BY_HOST.fullmatch(name):
@@ -287,6 +292,7 @@ def lines_of(data: bytes, newline: str | None, spend: Any) -> Any:
     text = io.TextIOWrapper(raw, "utf-8-sig", newline=newline)
     total = 0
     while line := text.readline(MOST_LINE + 1):
+        # counted after unpacking: a small file may unpack to any size
         total += len(line)
         need(len(line) <= MOST_LINE, f"a line of more than {MOST_LINE} characters")
         need(total <= MOST_BYTES, f"a log of more than {MOST_BYTES} bytes")
@@ -335,6 +341,7 @@ def read_table(lines: Any, reading: Any) -> tuple[Entries, list[str]]:
     lines = (line.rstrip("\n") for line in lines if line.strip())
     first = next(lines, "{")
     need(first.lstrip()[0] not in "{[", "no table")
+    # without any of these marks, spaces part numbers as NumPy writes them
     mark: Any = max(",;\t|", key=first.count)
     if mark not in first:
         mark = None if is_number(first.split()[0]) else " "
@@ -411,6 +418,7 @@ def read_rows(names: list[str], rows: Any, reading: Any) -> tuple[Entries, list[
         seen[key[1]] = seen.get(key[1], 0) | bits
         need(len(words) <= 2 * MOST_ENTRIES, "too many names in the log")
         name = "" if part is None else row[part]
+        # without a part a row is of a sum of whole updates
         if name not in ("", "nan", "NaN"):
             key = (f"{key[0]}[{name}]", key[1], words.setdefault(name, name))
         if good[-1]:
@@ -464,6 +472,7 @@ def read_lines(lines: Any) -> tuple[Entries, list[str]]:
         count += len(names) * (key not in sums)
         fits = len(names) == len(weights) and count <= MOST_ENTRIES
         need(fits, "too many clients in sums")
+        # a sum that is written twice in the same way counts once
         row = {words.setdefault(i, i): number(w) for i, w in zip(names, weights)}
         need(sums.setdefault(key, row) == row, "a sum that the log has in two ways")
     has_runs = any(key[0] for key in sums)
@@ -487,6 +496,8 @@ def are_independent(vectors: list[list[int]], modulus: int) -> bool:
         for pivot, other in echelon:
             if factor := rest[pivot]:
                 rest = [(x - factor * y) % modulus for x, y in zip(rest, other)]
+        # modulo a composite number only units can be divided by; without one nothing is
+        # shown
         units = (k for k, value in enumerate(rest) if math.gcd(value, modulus) == 1)
         pivot = next(units, -1)
         if pivot < 0:
@@ -524,6 +535,7 @@ class Checker:
     def load(self, data: bytes) -> list[dict[str, Any]]:
         """Return the content of a certificate, of each part of the vector if it is of parts."""
         need(len(data) <= MOST_BYTES, f"more than {MOST_BYTES} bytes")
+        # counted before parsing, which would need memory for all of them
         items = sum(map(data.count, (b",", b"[", b"{")))
         need(items <= MOST_ITEMS, f"more than {MOST_ITEMS} items")
         self.spend(len(data) // 8 + 10 * items)
@@ -586,6 +598,7 @@ class Checker:
             weights = [number(str(weight)) for _, weight in terms]
             kinds = {type(weight) for _, weight in terms}
             need(kinds <= {int, str}, "a weight that is no number")
+            # a row times a number has the same combinations, so that integers suffice
             scale = 1
             for weight in weights:
                 scale = math.lcm(scale, weight.denominator)
@@ -597,6 +610,7 @@ class Checker:
                 if i not in self.known:  # their updates are known
                     columns[i].append((j, int(weight * scale)))
         classes: dict[tuple[tuple[int, int], ...], int] = {}
+        # -1: in no sum, or known to the server
         self.class_of = [
             classes.setdefault(tuple(column), len(classes)) if column else -1
             for column in columns
@@ -748,6 +762,8 @@ class Checker:
         picked = [dict(self.rows[j]) for j in rows]
         minor = [[row.get(k, 0) for k in columns] for row in picked]
         need(are_independent(minor, modulus), "a minor that may be zero")
+        # a rank is at most the classes, and at most the different rows; independent
+        # vectors u leave one less each
         most = min(width, len({tuple(row) for row in self.rows if row}))
         if rank == width - count and are_independent(self.kernel, modulus):
             most = rank
@@ -863,15 +879,16 @@ class Checker:
         (k,) = {self.class_of[i] for i in clients}
         is_usual = k >= 0 and 0 < len(claim["value"]) < 50 and value
         need(is_usual, "clients in no sum, or an odd number")
-        own, rest = 0, 1  # u_k^2 / A is own / rest
+        square, rest = 0, 1  # u_k^2 / A is square / rest
         if claim["vector"] is not None:
             u = self.in_kernel(claim["vector"])
             common = math.lcm(*self.sizes)
             self.spend(4 * len(u), self.longest, self.longest)
+            # u spread evenly over the m clients of a class has there the square u^2 / m
             squares = [x * x * (common // m) for x, m in zip(u, self.sizes)]
-            own = u[k] ** 2 * common
+            square = u[k] ** 2 * common
             rest = sum(squares) - squares[k]
-        need(rest > 0 and (value - self.sizes[k]) * rest <= own, "less is shown")
+        need(rest > 0 and (value - self.sizes[k]) * rest <= square, "less is shown")
         self.among[k] = max(value, self.among[k])
         return f"hidden among at least {value}: {', '.join(self.names[i] for i in clients)}"
 
@@ -897,6 +914,8 @@ class Checker:
             )
         elif what == "not exposed":
             pairs = zip(clients, among)
+            # weak T above 1 leaves no client alone, and a client hidden among more than
+            # 1 is not either
             good = all(weak > 1 or i in self.free or size > 1 for i, size in pairs)
         elif what == "hidden among":
             good = all(size >= value for size in among)
@@ -931,6 +950,7 @@ def shows(parts: list[Checker], text: str) -> str:
             follows(each, sign, some) for each, some in trained if some or not names
         )
     else:
+        # the worst part counts: ">=" must follow in each of them, "<=" in one
         good = sign == "<=" or all(follows(each, ">=", []) for each in parts)
         good = good and (sign == ">=" or any(follows(each, "<=", []) for each in parts))
     need(good, "no claim that is checked shows it")
@@ -993,6 +1013,7 @@ def check(
         return outcomes
     if attempt("log", is_log, log) == "REFUSED":
         return outcomes
+    # all parts draw on one allowance of steps, which each hands to the next
     left = parts[0].left
     for part in parts:
         part.left = left

@@ -132,8 +132,8 @@ class ParticipationRecorder(FLComponent):
         client = _client(fl_ctx)
         result = fl_ctx.get_prop(AppConstants.TRAINING_RESULT)
         steps = from_shareable(result).get_meta_prop(MetaKey.NUM_STEPS_CURRENT_ROUND)
-        own = (self.aggregation_weights or {}).get(client, 1.0)
-        weight = own * (1.0 if steps is None else float(steps))
+        factor = (self.aggregation_weights or {}).get(client, 1.0)
+        weight = factor * (1.0 if steps is None else float(steps))
         current = int(fl_ctx.get_prop(AppConstants.CURRENT_ROUND))
         self._accepted.setdefault(current, {})[client] = weight
 

@@ -1,1 +1,1 @@
-"""What the log, the gate and `mrsa_jax` build on."""
+"""Foundations of the log, the gate and `mrsa_jax`."""

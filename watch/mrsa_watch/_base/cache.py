@@ -17,8 +17,8 @@ def cache_folder() -> pathlib.Path | None:
     A user without a home (a container's number, a service) has none: `~` would be a
     folder of that name in the working folder.
     """
-    given = os.environ.get("XDG_CACHE_HOME")
-    folder = pathlib.Path(given or os.path.expanduser("~/.cache"))
+    setting = os.environ.get("XDG_CACHE_HOME")
+    folder = pathlib.Path(setting or os.path.expanduser("~/.cache"))
     return folder if folder.is_absolute() and may_write(folder) else None
 
 

@@ -255,7 +255,7 @@ class LoopCache(FunctionCache):
     """
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
-        """Return what was kept; None where nothing was, or where it cannot be read."""
+        """Return the kept machine code; None if there is none that can be read."""
         try:
             return super().load_overload(sig, target_context)
         # of a damaged, foreign or half-written entry: anything
@@ -343,7 +343,7 @@ def compiled(function: Callable[..., Any]) -> Any:
 
 
 def _cache_of(function: Callable[..., Any]) -> Any:
-    """Return where the machine code of a function is kept: nowhere if no folder takes it."""
+    """Return the cache of a function's machine code, which may keep nothing."""
     folders = [pathlib.Path(inspect.getfile(function)).parent / "__pycache__"]
     if numba.config.CACHE_DIR:
         folders.append(pathlib.Path(numba.config.CACHE_DIR))

@@ -39,9 +39,9 @@ def late_names(
         module = home.get(name)
         if module is None:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        found = getattr(importlib.import_module(module), name)
-        setattr(sys.modules[package], name, found)  # asked for once
-        return found
+        value = getattr(importlib.import_module(module), name)
+        setattr(sys.modules[package], name, value)  # asked for once
+        return value
 
     names = sorted(home)
     return get, lambda: names, names

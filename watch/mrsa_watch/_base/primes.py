@@ -99,7 +99,7 @@ def error_bits(minor_bits: float, count: int, cases: int = 1) -> int:
 
 
 def enough_primes(minor_bits: float, cases: int = 1, bits: int = ERROR_BITS) -> int:
-    """Return how many primes, two or more, err with a chance below 2**-bits."""
+    """Return a number of primes, two or more, that err with a chance below 2**-bits."""
     if error_bits(minor_bits, 1) < 1:
         return _MOST_DRAWN
     return next(

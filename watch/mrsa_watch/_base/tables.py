@@ -1,4 +1,4 @@
-"""What is passed for an array and is none: a file's name, a table."""
+"""Refuse values that are passed for an array and are none: a file's name, a table."""
 
 from __future__ import annotations
 

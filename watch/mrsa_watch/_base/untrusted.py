@@ -1,4 +1,4 @@
-"""What comes from outside: bytes read within bounds, names shown without their tricks.
+"""Untrusted input: bytes read within bounds, names shown without their tricks.
 
 Nothing here imports NumPy or JAX.
 """
@@ -88,15 +88,15 @@ def packing_of(start: bytes) -> str | None:
 
 def _unpacked(path: pathlib.Path, most: int) -> tuple[bytes, bool]:
     """Return the first bytes that come of a file, and whether they are all."""
-    parts, left = [], most
+    parts, room = [], most
     with path.open("rb") as raw:
         packing = packing_of(raw.read(6))
         raw.seek(0)
         stream = _stream_of(raw, packing)
         try:
-            while left >= 0 and (part := stream.read(min(_CHUNK_BYTES, left + 1))):
+            while room >= 0 and (part := stream.read(min(_CHUNK_BYTES, room + 1))):
                 parts.append(part)
-                left -= len(part)
+                room -= len(part)
         except (OSError, EOFError, ValueError, zlib.error, lzma.LZMAError) as error:
             if packing is None:
                 raise
@@ -104,7 +104,7 @@ def _unpacked(path: pathlib.Path, most: int) -> tuple[bytes, bool]:
                 f"{packing} that is broken or cut short ({error})"
             ) from error
     data = b"".join(parts)
-    return data[:most], left >= 0
+    return data[:most], room >= 0
 
 
 def _stream_of(raw: IO[bytes], packing: str | None) -> Any:

@@ -35,7 +35,7 @@ def by_value(cls: _Class) -> _Class:
 
 
 def contents(value: Any) -> Hashable:
-    """Return what a value holds, as something that hashes and whose `==` gives one bool.
+    """Return the content of a value, in a form that hashes and compares to one bool.
 
     Arrays count by type, shape and bytes, so that NaN is equal to itself; random keys
     by their words. Of what is traced, nothing is known but which object it is.

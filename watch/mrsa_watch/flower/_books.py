@@ -23,7 +23,7 @@ Node = Hashable
 
 @runtime_checkable
 class GateLike(Protocol):
-    """What is asked before a round, such as `live.Gate`."""
+    """A gate that is asked before a round, such as `live.Gate`."""
 
     def check(self, candidates: Sequence[Mapping[str, Any]]) -> Sequence[Any]:
         """Return an answer with `allowed`, `leave_out` and `reason` for each cohort's weights."""

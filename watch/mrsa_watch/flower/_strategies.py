@@ -79,7 +79,7 @@ class CohortGrid(GridView):
         return list(self._cohort)
 
     def get_nodes(self) -> Iterable[Any]:
-        """Return what is known of the cohort's nodes."""
+        """Return the known details of the cohort's nodes."""
         inside = set(self._cohort)
         return [node for node in self._grid.get_nodes() if node.node_id in inside]
 

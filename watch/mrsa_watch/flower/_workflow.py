@@ -200,6 +200,7 @@ def _is_connected(state: WorkflowState) -> bool:
         return False
     reached = {rest.pop()}
     while reached:
+        # one step of a search in breadth from a first node
         neighbours = (state.nid_to_neighbours[node] for node in reached)
         reached = rest & set().union(*neighbours)
         rest -= reached

@@ -164,10 +164,10 @@ def find(table: Table) -> Columns | None:
 
     def find_one(name: str | None, usual: Sequence[str] = ()) -> int | None:
         if name is None:
-            known = next((plain for plain in usual if plain in free), None)
-            if known is None:
+            usual_name = next((plain for plain in usual if plain in free), None)
+            if usual_name is None:
                 return None
-            name = names[free[known]]
+            name = names[free[usual_name]]
         return place_of(names, name, table.head)
 
     rounds = find_one(options.round_column, ROUND_NAMES)
@@ -259,7 +259,7 @@ class Chosen(NamedTuple):
 
 
 def chosen(table: Table) -> Chosen:
-    """Return what the settings choose of a table.
+    """Return the rows and columns of a table that the settings choose.
 
     Raises:
         ConfigurationError: If its header names no round or client, or no row meets a

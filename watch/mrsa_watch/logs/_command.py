@@ -1,4 +1,4 @@
-"""How to read a log, and the command or the call that reads it so: what a refusal ends in."""
+"""Settings that read a log, and the command or call with them that ends a refusal."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _MOST_DECISIONS = 12
 
 @dataclasses.dataclass(frozen=True)
 class Layout:
-    """How to read a log: the arguments of `read_log`, in the order in which a command has them."""
+    """Settings that read a log: arguments of `read_log`, in the order of a command."""
 
     format: str
     layout: str
@@ -86,6 +86,8 @@ def settled(first: Refusal, read: Callable[[Layout], Any]) -> ConfigurationError
     """
     options = first.options
     others = [""]
+    # each refusal brings the settings of all before it, so that the last command
+    # settles all
     for _ in range(_MOST_DECISIONS):
         try:
             read(options)
@@ -106,12 +108,12 @@ def settled(first: Refusal, read: Callable[[Layout], Any]) -> ConfigurationError
 
 def _ending_in(doubt: str, path: str, options: Layout) -> str:
     text = command(path, options)
-    shown = text if len(text) <= _MOST_TEXT else "(a command too long to be shown)"
-    return f"{doubt}:\n  {shown}"
+    ending = text if len(text) <= _MOST_TEXT else "(a command too long to be shown)"
+    return f"{doubt}:\n  {ending}"
 
 
 def command(path: str, options: Layout) -> str:
-    """Return what reads a log by these settings."""
+    """Return the command or call that reads a log by these settings."""
     settings = vars(options)
     texts = {
         name: value

@@ -239,7 +239,7 @@ def _delimiter(line: str) -> str | None:
 
 @functools.cache
 def _field(delimiter: str) -> re.Pattern[str]:
-    """Return what matches a field, in quotes or without any, and the delimiter after it."""
+    """Return a pattern of a field, in quotes or not, and the delimiter after it."""
     mark = re.escape(delimiter)
     return re.compile(rf'(?:"([^"]*(?:""[^"]*)*)"|([^"{mark}]*)){mark}')
 
@@ -298,6 +298,7 @@ def _with_rows(table: Table, text: _Text, data: bytes, is_each_once: bool) -> Ta
             column.extend(map(code_of.__getitem__, texts))
         count = len(codes[0])
         _table.check_memory((count, width), _CODE_BYTES, table, least=LEAST_BYTES)
+        # more rows than combinations of values: two rows are equal
         if is_each_once and count > math.prod(map(len, places)):
             break
 
@@ -414,6 +415,7 @@ def _plain_matrix(data: bytes, delimiter: str | None) -> np.ndarray | None:
     if len(data) % stride:
         return None
     width = stride - (2 if data[stride - 2 : stride] == b"\r\n" else 1)
+    # digits stand at even places of a line, delimiters at odd ones
     table = np.frombuffer(data, np.uint8).reshape(-1, stride)
     digits = table[:, :width:2]
     marks = table[:, 1:width:2]

@@ -114,6 +114,7 @@ def _decided(rows: Chosen, undecided: Mapping[int, Guess]) -> Layout:
     """Return settings that leave nothing undecided, by one kind of guess after another."""
     table = rows.table
     while undecided:
+        # conditions first: the rows and sums that they leave decide the other guesses
         flag = min((each.flag for each in undecided.values()), key=_FLAGS.index)
         guesses = {
             place: each for place, each in undecided.items() if each.flag == flag

@@ -23,7 +23,7 @@ _PARTS_OF_ONE = 1e-6  # from 1, of weights that are normalised
 
 
 class Guess(NamedTuple):
-    """What is probably meant by a column.
+    """The probable meaning of a column.
 
     Attributes:
         flag: By which it is used: where, sum_columns, weight_column or ignore_columns.
@@ -44,7 +44,7 @@ class Rows(NamedTuple):
 
 
 def guess(plain: str, column: Column | None, rows: Rows) -> Guess | None:
-    """Return what a column that is not used may mean; None if it may be passed over."""
+    """Return a meaning of a column that is not used; None if it may be passed over."""
     if column is None:  # nested values
         return Guess("ignore_columns")
     if _words.NUMBER_OF_ROW.fullmatch(plain) and _ascends(column):
@@ -148,6 +148,7 @@ def _comes_in_groups(codes: np.ndarray, sums: np.ndarray) -> bool:
 
 def _is_alias(codes: np.ndarray, clients: np.ndarray) -> bool:
     """Return whether two columns name the same things."""
+    # as many pairs as names on either side: each name has one partner
     both = joined([codes, clients])
     return len({len(np.unique(each)) for each in (codes, clients, both)}) == 1
 

@@ -1,4 +1,4 @@
-"""Who a client is: one text form, one likeness, and one list of what names no client.
+"""Identity of clients: one text form, one likeness, one list of texts that name none.
 
 Every name passes here: of the recorder, the readers, the gate, its command and the
 adapters. A client under two names counts as two, and a row that is no client hides the
@@ -164,7 +164,7 @@ _WHOLE_FLOAT = re.compile(r"(?<=\d)\.0+$")
 
 
 def likeness(name: Any) -> Any:
-    """Return what two names share that a reader, or another system, may take for one.
+    """Return a key that two names share if a reader or a system may mix them up.
 
     Folded are case, spaces, dashes and underscores, accents, invisible marks, letters
     of other alphabets that look like Latin ones, 0 and O, 1 and l, leading zeros, forms
@@ -306,7 +306,7 @@ class Names:
             self._by_likeness.pop(like, None)
 
     def likeness(self, name: str) -> Any:
-        """Return what a name shares with those that may be meant by it."""
+        """Return a key that a name shares with those that may be meant by it."""
         return likeness(name)
 
 
@@ -361,6 +361,7 @@ class Pseudonyms:
         if self._is_whole:
             text = client if isinstance(client, str) else str(client)
             return self._hash(text.encode(), 2 * _HALF_BYTES)
+        # a number and a text of the same digits must not share their first half
         like = likeness(text)
         kind = "number" if isinstance(like, Fraction) else "text"
         first = self._hash(f"likeness, {kind} {like}".encode(), _HALF_BYTES)

@@ -56,7 +56,7 @@ Key = tuple[int, int, int] | tuple[int, int, int, str]
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Header:
-    """What a recorder says when it starts.
+    """The line that a recorder writes when it starts.
 
     Attributes:
         system: What was recorded, such as `"flower 1.41.0"`.
@@ -115,7 +115,7 @@ class SumLine:
 
     @property
     def key(self) -> Key:
-        """Return what names the sum."""
+        """Return the key that names the sum."""
         key = self.run, self.round, self.sum
         return key if self.part is None else (*key, self.part)
 
@@ -385,8 +385,8 @@ def _check_sets(
         need_none(again, "each client lost once", f"{{}} again at {stage!r}")
         missing.update(names)
         if stage != "unmask":
-            kept = inside.intersection(names)
-            need_none(kept, f"a sum without those lost at {stage!r}", "{} in it")
+            present = inside.intersection(names)
+            need_none(present, f"a sum without those lost at {stage!r}", "{} in it")
         elif status == "learnt":
             outside = set(names) - inside
             need_none(outside, "those lost at 'unmask' in the sum", "{} outside it")

@@ -50,7 +50,7 @@ def check_cells(rows: Chosen) -> None:
 
 
 def separator_of(texts: Sequence[str]) -> str | None:
-    """Return what stands between the clients of one cell; None where each holds one client.
+    """Return the mark between the clients of one cell; None where each has one client.
 
     Examples:
         >>> separator_of(["3;5", "7"]), separator_of(["[3, 5]"]), separator_of(["clinic, north"])

@@ -48,6 +48,8 @@ _KEEP = "a client in each row (--odd-names keep takes every name as a client's)"
 
 def joined(columns: Sequence[np.ndarray]) -> np.ndarray:
     """Return one code for each combination of codes, in lexicographic order."""
+    # numbers in a mixed radix, made dense after each column so that no product
+    # overflows
     combined = columns[0]
     for codes in columns[1:]:
         width = int(codes.max(initial=0)) + 1
@@ -57,6 +59,7 @@ def joined(columns: Sequence[np.ndarray]) -> np.ndarray:
 
 def is_constant(codes: np.ndarray, sums: np.ndarray) -> bool:
     """Return whether all rows of a sum have the same code, for each sum."""
+    # rows of one sum side by side: the code must not change where the sum does not
     order = np.argsort(sums, kind="stable")
     changes = codes[order][1:] != codes[order][:-1]
     return not (changes & (sums[order][1:] == sums[order][:-1])).any()
@@ -181,6 +184,7 @@ def sums_of_rows(rows: Chosen) -> Sums:
             parts.append(None)
         names.append(name)
     if how == "file":
+        # sums by their first rows; `back` is the inverse of that permutation
         places = np.argsort(first)
         back = np.empty_like(places)
         back[places] = np.arange(len(places))
@@ -415,6 +419,8 @@ def _check_repeats(
     row: np.ndarray, column: np.ndarray, rows: Chosen, sums: Column
 ) -> None:
     """Raise for a client that is twice in a sum."""
+    # one number for each pair of sum and client: an equal neighbour in sorted order is
+    # a repetition
     place = row.astype(np.int64) * len(rows.clients.names) + column
     order = np.argsort(place, kind="stable")
     again = order[1:][place[order[1:]] == place[order[:-1]]]

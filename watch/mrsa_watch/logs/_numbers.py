@@ -123,7 +123,7 @@ def exact_weight(value: Any) -> Fraction | None:
 
 
 def exact_value(value: Any) -> Fraction | None:
-    """Return what a Python or NumPy number is, exactly.
+    """Return the exact value of a Python or NumPy number.
 
     A float's or decimal's binary or decimal.
     None of what is no finite number, and of bools.

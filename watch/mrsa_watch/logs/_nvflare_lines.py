@@ -37,7 +37,7 @@ _NOTE = (
 
 
 class _Source(NamedTuple):
-    """What tells sums of equal numbers apart; "" where a line does not say.
+    """The origin that tells sums of equal numbers apart; "" where a line does not say.
 
     Attributes:
         job: The run of a job.
@@ -125,7 +125,7 @@ def read_nvflare(path: pathlib.Path, options: Layout) -> ParticipationLog:
 
 
 def _read(line: bytes, where: str) -> tuple[_Source, str]:
-    """Return whose message a line has, and the message; "" if it is of no use."""
+    """Return the origin of a line's message, and the message; "" if it is of no use."""
     if not any(mark in line for mark in _MARKS):
         return _Source("", ""), ""
     context = ""

@@ -89,7 +89,7 @@ def _are_comparable(names: Sequence[Any]) -> bool:
 
 
 def _varying_numbers(texts: Sequence[str]) -> int:
-    """Return how many of the numbers in texts differ; 2 where texts differ otherwise."""
+    """Return the count of numbers that vary in texts; 2 if texts differ otherwise."""
     parts = [_DIGITS.split(text) for text in texts]
     if len({tuple(split[::2]) for split in parts}) > 1:
         return 2
@@ -146,6 +146,7 @@ def _keys(names: Sequence[Any], order: Sequence[Any]) -> list[Any]:
 def _natural(name: Any) -> tuple[list[Any], str]:
     """Return a key that puts round-9 before round-10."""
     parts = re.split(r"([0-9]+)", str(name))
+    # digits by their count, then as text: their order as numbers, of any length
     digits = [part.lstrip("0") for part in parts[1::2]]
     keys: list[Any] = list(parts)
     keys[1::2] = [(len(part), part) for part in digits]

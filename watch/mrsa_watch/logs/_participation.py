@@ -86,7 +86,7 @@ _OURS = frozenset({"sum", "asked", "lost", "part", "extra"})
 
 
 class _Sum(NamedTuple):
-    """What is kept of a learnt sum.
+    """The details that are kept of a learnt sum.
 
     Some 200 bytes, and one machine word or two per client.
     """
@@ -150,6 +150,7 @@ def _history(
     sums: Sequence[_Sum], clients: _Codes, weights: _Codes, document: _Document
 ) -> ParticipationLog:
     sizes = [len(each.clients) for each in sums]
+    # codes of all sums end to end, `sizes` of them for each row
     codes = np.concatenate([np.frombuffer(each.clients, np.int32) for each in sums])
     people = _table.clean(Column(codes, list(clients)))
     columns = _order.in_order(people, "sorted")
@@ -194,7 +195,7 @@ def _unless_none(values: list[Any]) -> tuple[Any, ...] | None:
 
 
 def _notes(parser: LineParser, others: Counter[str]) -> list[str]:
-    """Return what else to report, in sentences."""
+    """Return further remarks to report, in sentences."""
     notes = []
     if others:
         counts = " and ".join(f"{count} {status}" for status, count in others.items())

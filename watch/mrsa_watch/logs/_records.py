@@ -138,7 +138,7 @@ def rows_of(
 
 @dataclasses.dataclass
 class _List:
-    """What the lists under one key have in common.
+    """Properties that the lists under one key have in common.
 
     Attributes:
         is_parallel: Whether each is as long as the first list of clients in its record.

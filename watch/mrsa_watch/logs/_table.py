@@ -115,8 +115,8 @@ class ParticipationLog:
     def _of(self, name: str) -> ParticipationLog:
         parts = self.parts or ()
         rows = [j for j, part in enumerate(parts) if part in (None, name)]
-        own = self.participation[rows]
-        columns = np.flatnonzero((own != 0).any(axis=0)).tolist()
+        entries = self.participation[rows]
+        columns = np.flatnonzero((entries != 0).any(axis=0)).tolist()
         picked: dict[str, Any] = {
             key: None if values is None else tuple(values[j] for j in rows)
             for key in ("scales", "noise", "clip", "parts")
@@ -124,7 +124,7 @@ class ParticipationLog:
         }
         return dataclasses.replace(
             self,
-            participation=own[:, columns],
+            participation=entries[:, columns],
             rounds=tuple(self.rounds[j] for j in rows),
             clients=tuple(self.clients[i] for i in columns),
             **picked,
@@ -142,7 +142,7 @@ def printed_round(name: Any, *, are_places: bool) -> Any:
 
 
 def of_part(name: str) -> str:
-    """Return what stands behind the name of a round where its sum is of a part of the vector."""
+    """Return the ending of a round's name where its sum is of a part of the vector."""
     return f"[{name}]"
 
 
@@ -294,11 +294,13 @@ class Alike(NamedTuple):
 
 def alike_names(column: Column) -> Iterator[Alike]:
     """Yield names that are like earlier ones, and not equal, in the order of the rows."""
+    # different integers are never alike: the usual case takes no time
     used, first = np.unique(column.codes, return_index=True)
     if all(type(column.names[code]) is int for code in used):
         return
     order = np.argsort(first)
     seen: dict[Any, int] = {}
+    # by their first rows, so that the name that came first stays
     for code, row in zip(used[order].tolist(), first[order].tolist(), strict=True):
         name = column.names[code]
         earlier = seen.setdefault(likeness(name), code)

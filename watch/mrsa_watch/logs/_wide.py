@@ -185,9 +185,9 @@ def named_matrix(
     def by_name(row: int, column: int) -> str:
         return f"{table.path}: row {row}, column {table.header[wide.clients[column]]!r}"
 
-    kept = [names[place] for place in wide.kept]
-    entries = _of_clients(array, wide, table.path, kept)
-    log = from_matrix(entries, table, where or by_name, clients or kept)
+    columns = [names[place] for place in wide.kept]
+    entries = _of_clients(array, wide, table.path, columns)
+    log = from_matrix(entries, table, where or by_name, clients or columns)
     used = wide.clients if wide.rounds is None else [wide.rounds, *wide.clients]
     unused = [name for place, name in enumerate(names) if place not in used]
     log = dataclasses.replace(

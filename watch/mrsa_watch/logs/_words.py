@@ -1,4 +1,4 @@
-"""What names and values of columns say: of who was in a sum, of weights, times and metrics.
+"""Meanings of names and values of columns: members of a sum, weights, times, metrics.
 
 Patterns are of plain names: in small letters, their words joined by underscores.
 """
