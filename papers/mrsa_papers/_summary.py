@@ -56,8 +56,8 @@ class SummaryRow(NamedTuple):
     @property
     def counts(self) -> tuple[int, ...]:
         """Claims by verdict, in the order of `VERDICTS` without the last (no data)."""
-        # the fields between the title and the unexpected ones stand in that order
-        return self[3 : 2 + len(VERDICTS)]
+        # from `reproduced` to `differs`, whose fields stand in that order
+        return self[3:10]
 
     @property
     def verdicts(self) -> str:
@@ -96,7 +96,8 @@ def summary(items: Sequence[Made], config: ReproduceConfig) -> list[SummaryRow]:
         missed = sum(verdict.standing == "missed" for verdict in judged(made, config))
         took = round(made.seconds, 1)
         names = (PAPERS[made.paper], made.name, made.item.title)
-        rows.append(SummaryRow(*names, *counts, missed, took, made.data_words))
+        values = (*names, *counts, missed, took, made.data_words)
+        rows.append(SummaryRow._make(values))
     return rows
 
 
