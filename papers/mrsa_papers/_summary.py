@@ -103,7 +103,7 @@ def summary(items: Sequence[Made], config: ReproduceConfig) -> list[SummaryRow]:
         missed = sum(verdict.standing == "missed" for verdict in judged(made, config))
         took = round(made.seconds, 1)
         names = (PAPERS[made.paper], made.name, made.item.title)
-        values = *names, *counts, missed, took, made.data_words
+        values = (*names, *counts, missed, took, made.data_words)
         rows.append(SummaryRow._make(values))
     return rows
 

@@ -111,7 +111,7 @@ def convergence_bound(
     mu = constants.strong_convexity
     gamma = max(8.0 * constants.smoothness / mu, float(steps))
     scale = 2.0 * (alpha + beta) / mu**2 + gamma / 2.0 * constants.squared_distance
-    share = min(cardinality / k, 1.0)
+    share = min(float(cardinality) / k, 1.0)
     if form == "printed":
         return constants.smoothness * scale / (gamma + share * steps * num_rounds - 1.0)
     # over the number of rounds that are not skipped
