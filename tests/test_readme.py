@@ -136,8 +136,10 @@ def test_make_targets_exist() -> None:
 
 def test_the_printed_table_has_todays_columns() -> None:
     (text,) = _blocks("text", TOUR)
-    # shown where clients sum by segments, or add noise; explained in words
+    # shown where clients sum by segments, add noise, or have whole-number values;
+    # explained in words
     others = {"Level", "Seconds", "Epsilon", "Mean if Gaussian", "Worst if Gaussian"}
+    others |= {"Values determined", "Undecided"}
     for heading in COLUMNS:
         assert heading in others or heading in text
     explained = GUIDE + PAGES["docs/how_to/differential_privacy.md"]

@@ -191,10 +191,10 @@ class AuditConfig(DriftSettings, LogSettings):
     """Also report mu and epsilon if the others' updates are Gaussian with this standard
     deviation: no guarantee. Default: not reported."""
 
-    values: Annotated[str | None, flags.shown("LOW:HIGH")] = None
-    """With --sums: clients' values are whole numbers in this range that stay the same
-    over the rounds, such as 0:1. Report whose value the sums determine. --effort sets
-    the budget. Default: not reported."""
+    values: Annotated[str | None, flags.shown("VALUES")] = None
+    """With --sums: clients' values are whole numbers in a range LOW:HIGH, such as 0:1,
+    that stay the same over the rounds. Report whose value the sums determine. --effort
+    sets the budget. Default: not reported."""
 
     sums: flags.File = None
     """The sums of the log's rounds: NPY, CSV or JSON Lines, with the columns or keys

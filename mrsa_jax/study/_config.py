@@ -161,7 +161,7 @@ class _Trials(_Study):
 
     trials: Size = 50
     """Trials of each scheme."""
-    values: Annotated[str | None, shown("LAW")] = None
+    values: Annotated[str | None, shown("VALUES")] = None
     """Also report how many clients' values the sums determine, if values are whole
     numbers that never change: bits:P (1 with probability P) or levels:L (uniform over
     0 to L-1). Values are drawn for the first 3 trials, and each integer program may

@@ -1,4 +1,4 @@
-"""Whole-number values of a log's clients: which of them the sums of the log determine."""
+"""Whole-number values of a log's clients: which of them its sums determine."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ def read_sums(file: pathlib.Path, log: ParticipationLog) -> np.ndarray:
 
 
 def _pairs(text: str) -> list[tuple[str | None, int]]:
-    """Return the rounds and sums of CSV or JSON Lines; None for rounds without names."""
+    """Return rounds and sums of CSV or JSON Lines; None for rounds without names."""
     lines = [line for line in text.splitlines() if line.strip()]
     if lines and lines[0].lstrip().startswith("{"):
         records = [json.loads(line) for line in lines]
