@@ -440,7 +440,7 @@ ROWS = (
         "attribute inference from sums",
         ("kerkouche2023client", "marchand2023sratta", "pejo2023quality"),
         check=_check_attribute,
-        needs=430,
+        needs=330,
     ),
     row(
         "disaggregation",

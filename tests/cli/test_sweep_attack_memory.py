@@ -106,7 +106,7 @@ jnp.zeros(3).block_until_ready()
 points = KINDS["attack gradients"].runner()
 estimate = points.memory_bytes(point.config, Machine(), 1)
 before = peak()
-list(points.run([point.config], Machine(), False, 1))
+list(points.run_points([point.config], Machine(), (), 1))
 print(json.dumps({"estimate": estimate, "measured": peak() - before}))
 """
 
