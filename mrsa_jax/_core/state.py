@@ -824,7 +824,7 @@ def _without(reduced: Any, names: set[str]) -> Any:
 
 
 def _is_own_reducer(reducer: Any, kind: type) -> bool:
-    """Tell whether what pickles a class comes from its library or from Python itself."""
+    """Return whether what pickles a class is its library's or Python's."""
     library = str(getattr(reducer, "__module__", None)).partition(".")[0]
     own = _module_of(kind).partition(".")[0]
     return library in (own, "builtins") or library in sys.stdlib_module_names

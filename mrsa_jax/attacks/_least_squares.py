@@ -111,6 +111,7 @@ class LeastSquares:
     ) -> Iterator[tuple[slice, Float64[np.ndarray, "clients piece"]]]:
         """Yield the estimates of one history piece by piece along d."""
         inverse = self.estimator(weights)
+        # sums and estimates of a piece, whichever are more
         width = at_once("estimates", 8 * max(inverse.shape))
         for start in range(0, sums.shape[1], width):
             piece = slice(start, min(start + width, sums.shape[1]))

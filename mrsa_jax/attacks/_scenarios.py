@@ -136,6 +136,7 @@ def summed_rounds(
     everyone = None
     if is_frozen:
         everyone = client_updates(key, model, flat, client_data, trainer)
+    # one program for all rounds: cohorts are padded to the aggregator's slots
     state, width = aggregator.init(), int(aggregator.num_participants)
     largest = int(history.sum(axis=1).max())
     require(

@@ -331,6 +331,7 @@ def membership_score(
     # a point on the line between its neighbours adds nothing to the area
     bends = (np.diff(false_positives[1:], 2) != 0) | (np.diff(hits[1:], 2) != 0)
     corners = np.concatenate([[0, 1], 2 + np.flatnonzero(bends), [len(hits) - 1]])
+    # at the threshold, which need not be a point of the curve
     called = values >= threshold
     right = int((called & members).sum())
     return MembershipScore(

@@ -507,6 +507,7 @@ class Client:
         """Return the shares of b of those listed and of s^SK of the others in V2."""
         # one kind of share per client: b of those who are summed, s^SK of all others,
         # so that no client ever reveals both
+        # clients without shares here are none of its neighbours in V2
         listed = self._held.keys() & set(survivors)
         self_shares = tuple((j, self._held[j][0]) for j in sorted(listed))
         keys = tuple((j, self._held[j][1]) for j in sorted(self._held.keys() - listed))

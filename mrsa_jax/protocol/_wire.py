@@ -202,6 +202,7 @@ def unpack_residues(body: bytes, layout: Layout) -> np.ndarray:
         [np.zeros(0, np.uint32)],
     )
     for width, modulus in layout:
+        # residues follow one another bit by bit, across bytes and blocks
         stop = start + width * residue_bits(modulus)
         wide = np.zeros((width, 32), np.uint8)
         wide[:, : residue_bits(modulus)] = bits[start:stop].reshape(width, -1)

@@ -76,6 +76,7 @@ def share_all(
     where = _checked_points(points)
     # Values at m points are as random under degree m as under any larger one.
     degree = min(t - 1, len(where))
+    # a caller's source continues where its last draw ended
     source = entropy if isinstance(entropy, Entropy) else Entropy(entropy)
     limbs = np.stack([_to_limbs(secret) for secret in secrets])
     random = _uniform(source, degree * limbs.size).reshape(degree, *limbs.shape)

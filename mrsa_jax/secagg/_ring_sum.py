@@ -355,6 +355,7 @@ class _Pairs:
         ends = np.asarray(block.members)[places]
         used = self.shares[ends].all(axis=1) & self.sends[ends].any(axis=1)
         rows, places, ids = rows[used], places[used], self.ids[ends[used]]
+        # the smaller global id adds the pad, the larger subtracts it
         ordered = np.where((ids[:, 0] > ids[:, 1])[:, None], places[:, ::-1], places)
         return Edges(np.ascontiguousarray(ordered, np.int32), self.seeds[rows])
 

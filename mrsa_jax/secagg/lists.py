@@ -98,6 +98,7 @@ def check_blocks(
     in_graph = (mates & adjacency.any(axis=1)).any(axis=1)
     if not in_graph.any():
         return
+    # a client's neighbourhood and threshold in one row, to be compared with its mates'
     settings = np.column_stack([closed, thresholds])[in_graph]
     first_mate = np.argmax(mates[np.ix_(in_graph, in_graph)], axis=1)
     require(

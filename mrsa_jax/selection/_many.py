@@ -204,6 +204,7 @@ def _stacked(cells: list[Rollout], size: int) -> np.ndarray:
     indices = jnp.arange(first, first + trials, dtype=jnp.uint32)
 
     def one(start: int) -> np.ndarray:
+        # the last call is filled up with its last configuration
         together = [cells[min(start + i, len(cells) - 1)] for i in range(size)]
         keys, schemes = jax.tree.map(
             lambda *leaves: jnp.stack(leaves),

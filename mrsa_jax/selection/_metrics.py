@@ -336,6 +336,7 @@ def all_or_none(
     """
     k = int(cohort_size)
     mean = expected_cardinality(num_clients, k, int(block_size), dropout_rates)
+    # probability that a round has a sum
     share = min(max(mean / k, 0.0), 1.0)
     return mean, float(k * np.sqrt(share * (1 - share)))
 

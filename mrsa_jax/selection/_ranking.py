@@ -127,7 +127,10 @@ def _by_sorting(keys: tuple[Array, ...], candidates: Array, k: Array) -> Array:
 
 
 def _by_bits(keys: tuple[Array, ...], candidates: Array, k: Array) -> Array:
-    """Return who is below the k-th, found bit by bit, or tied with it by one key after another."""
+    """Flag the clients below the k-th, which is searched bit by bit.
+
+    One key after another decides among those tied with it.
+    """
     chosen = jnp.zeros_like(candidates)
     tied = candidates
     missing = k
@@ -292,7 +295,10 @@ def _windows(flags: Array, size: Array, steps: Steps, *, ahead: bool) -> Array:
 
 
 def _block_counts(flags: Array, size: Array) -> Array:
-    """Return how many flags hold in each client's block, as a product with who shares a block."""
+    """Count the flags that hold in each client's block.
+
+    As a product with the matrix of clients that share a block.
+    """
     n = flags.shape[0]
     row, column = (lax.broadcasted_iota(jnp.int32, (n, n), axis) for axis in (0, 1))
     size = jnp.broadcast_to(size, (n, n))

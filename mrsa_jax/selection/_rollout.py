@@ -349,6 +349,7 @@ def _start(
         column = leaf.reshape(leaf.shape + (1,) * key.ndim)
         return jnp.broadcast_to(column, leaf.shape + key.shape)
 
+    # every trial begins with the same state of the selector
     chosen = jax.tree.map(of_trials, selector.init())
 
     def init(trial: Array) -> Any:

@@ -112,6 +112,7 @@ def log_reliability_first_moment(
     """
     n = check_integer(n, "n", 2)
     p, q = check_chance(p, "p"), check_chance(q, "q")
+    # linearity of expectation: n clients of one law
     return math.log(n) + log_sum(np.asarray(_lost_secrets(n, p, q, check_threshold(t))))
 
 
