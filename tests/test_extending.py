@@ -20,7 +20,7 @@ from mrsa_jax.availability import registry as availability
 from mrsa_jax.graphs import GraphModel, registry as graphs
 from mrsa_jax.selection import Selector
 from mrsa_jax.selection.registry import ROWS
-from mrsa_jax.study._parts import KINDS as PARTS
+from mrsa_jax.study.settings._parts import KINDS as PARTS
 
 TEXT = (
     pathlib.Path(__file__).resolve().parent.parent / "docs" / "extending.md"

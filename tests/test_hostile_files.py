@@ -30,8 +30,8 @@ from mrsa_jax.cli import main
 from mrsa_jax.data._formats import CifarFormat, read_cifar, read_idx
 from mrsa_jax.privacy import Recipe, read_log
 from mrsa_jax.study import DemoConfig, SimulateConfig, TrainConfig, load_config
-from mrsa_jax.study._files import read_part as read_results
 from mrsa_jax.study.attack._stage import read_array
+from mrsa_jax.study.stores._files import read_part as read_results
 from mrsa_jax.study.sweeps import load_sweep
 from mrsa_watch._base.untrusted import cell, printable, read_bytes
 

@@ -14,7 +14,8 @@ import pytest
 from mrsa_jax import ConfigurationError
 from mrsa_jax._core import memory as _memory
 from mrsa_jax.cli import main
-from mrsa_jax.study import PopulationConfig, SimulateConfig, _simulate_points
+from mrsa_jax.study import PopulationConfig, SimulateConfig
+from mrsa_jax.study.runs import _simulate_points
 
 UNITS = {"MiB": 2**20, "GiB": 2**30}
 

@@ -62,7 +62,7 @@ from mrsa_jax.privacy import _audit_rounds
 from mrsa_jax.protocol import messages
 from mrsa_jax.secagg import _graph_rule, averages
 from mrsa_jax.study._findings import AttackFindings, AuditFindings, Findings
-from mrsa_jax.study._report_folder import SavedReport
+from mrsa_jax.study.publishing._report_folder import SavedReport
 from mrsa_watch._base.values import contents
 
 P = np.array([[1, 1, 0, 0], [0, 0, 1, 1], [1, 0, 1, 0]], bool)

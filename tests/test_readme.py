@@ -18,7 +18,7 @@ import pytest
 import mrsa_jax as mj
 from mrsa_jax import cli
 from mrsa_jax.study import DemoConfig, SimulateConfig, TrainConfig, validate
-from mrsa_jax.study._report import COLUMNS
+from mrsa_jax.study.publishing._report import COLUMNS
 from mrsa_jax.study.sweeps import parse_sweep
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent

@@ -11,7 +11,7 @@ import pytest
 from mrsa_jax import ConfigurationError
 from mrsa_jax._core.flags import with_user_paths
 from mrsa_jax.study import AuditConfig, SimulateConfig, TrainConfig, load_config
-from mrsa_jax.study._load import check_types
+from mrsa_jax.study.settings._load import check_types
 from mrsa_watch import Gate, Recorder, follow
 from mrsa_watch._base.files import user_path
 

@@ -34,7 +34,7 @@ from mrsa_jax.bench.harness import (
 )
 from mrsa_jax.bench.selection import peer_of
 from mrsa_jax.selection import Scheme
-from mrsa_jax.study._trial import analyse
+from mrsa_jax.study.runs._trial import analyse
 from mrsa_jax.study.sweeps import plan_sweep, run_sweep, sweep_of
 from mrsa_jax.study.sweeps._engine import computed as computed_of
 

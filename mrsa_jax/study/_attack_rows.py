@@ -9,6 +9,7 @@ Nothing here imports JAX before an attack runs.
 from __future__ import annotations
 
 import dataclasses
+import importlib
 import pathlib
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Annotated, Any
@@ -16,7 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from mrsa_jax._core.flags import IS_SHARE, Seed, Several, Whole, Within
 from mrsa_jax._core.registry import built_by
 from mrsa_jax.availability.registry import Model
-from mrsa_jax.study._config import PopulationConfig, check_sizes, parse_scheme
+from mrsa_jax.study.settings._config import check_sizes, parse_scheme
 from mrsa_watch._base.errors import POSITIVE, require
 from mrsa_watch._base.html import Shown
 
@@ -66,20 +67,9 @@ class SumsOfRounds(AttackSettings):
 
         Its label, and who is in each sum, bool[rounds, clients].
         """
-        from mrsa_jax import selection
-        from mrsa_jax.study import _build, _trial
-
-        population = PopulationConfig(
-            self.num_clients,
-            self.cohort_size,
-            self.dropout_rates,
-            availability=self.availability,
-        )
-        online, _ = _build.build_online(self.seed, population)
-        for scheme in map(parse_scheme, self.schemes):
-            selector = _build.build_selector(scheme, population)
-            cohorts = selection.rollout(self.seed, selector, online, rounds)
-            yield scheme.label, _trial.learnt_sums(cohorts)
+        # rolled out by what runs studies, which is imported when it runs
+        runs = importlib.import_module(f"{__package__}.runs._histories")
+        yield from runs.histories(self, rounds)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -21,10 +21,10 @@ from mrsa_jax._version import __version__
 from mrsa_jax.availability import registry as availability
 from mrsa_jax.graphs import registry as graphs
 from mrsa_jax.selection import registry as schemes
-from mrsa_jax.study._attributes import attributes
-from mrsa_jax.study._config import command_of, to_dict
-from mrsa_jax.study._parts import KINDS as parts
 from mrsa_jax.study.kinds import KINDS, attacks
+from mrsa_jax.study.settings._attributes import attributes
+from mrsa_jax.study.settings._config import command_of, to_dict
+from mrsa_jax.study.settings._parts import KINDS as parts
 from mrsa_watch._base.errors import ConfigurationError, check_known, require
 
 if TYPE_CHECKING:

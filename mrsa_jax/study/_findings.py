@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from mrsa_jax.plotting.chart import Chart
-    from mrsa_jax.study._commands import AuditConfig
+    from mrsa_jax.study.settings._commands import AuditConfig
 
 _MOST_NOTED, _MOST_TOLD = 5, 3
 

@@ -15,7 +15,7 @@ from mrsa_watch._base.untrusted import printable, start_of
 
 if TYPE_CHECKING:
     from mrsa_jax.privacy import ParticipationLog
-    from mrsa_jax.study._commands import AuditConfig
+    from mrsa_jax.study.settings._commands import AuditConfig
 
 _NODES = 10_000  # branches of an integer program at effort 1
 _MOST_NAMED = 5

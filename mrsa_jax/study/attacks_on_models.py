@@ -17,7 +17,7 @@ from mrsa_jax.study._attack_rows import (
     plain,
     row,
 )
-from mrsa_jax.study._training_tables import ModelName
+from mrsa_jax.study.settings._training_tables import ModelName
 from mrsa_watch._base.errors import require
 
 _MethodName = Annotated[

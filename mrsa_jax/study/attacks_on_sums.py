@@ -14,9 +14,9 @@ from mrsa_jax.study._attack_rows import (
     plain,
     row,
 )
-from mrsa_jax.study._config import parse_scheme
-from mrsa_jax.study._tables import check_unset
-from mrsa_jax.study._training_tables import ModelName
+from mrsa_jax.study.settings._config import parse_scheme
+from mrsa_jax.study.settings._tables import check_unset
+from mrsa_jax.study.settings._training_tables import ModelName
 from mrsa_watch._base.errors import POSITIVE, check_blind, require
 
 _Rates = Annotated[tuple[float, ...], flags.IS_INSIDE]

@@ -14,12 +14,13 @@ from typing import TYPE_CHECKING, Any
 
 from mrsa_jax._core.registry import own_row
 from mrsa_jax.selection import Fairness, Scheme
-from mrsa_jax.study import _commands, _config, attacks_on_models, attacks_on_sums
+from mrsa_jax.study import attacks_on_models, attacks_on_sums
 from mrsa_jax.study._attack_rows import AttackRow, AttackSettings
-from mrsa_jax.study._commands import AdviseConfig, AuditConfig, SecaggConfig
-from mrsa_jax.study._config import DemoConfig, SimulateConfig, TrainConfig
-from mrsa_jax.study._load import check_types, with_plain_values, without_none
-from mrsa_jax.study._parts import check_parts
+from mrsa_jax.study.settings import _commands, _config
+from mrsa_jax.study.settings._commands import AdviseConfig, AuditConfig, SecaggConfig
+from mrsa_jax.study.settings._config import DemoConfig, SimulateConfig, TrainConfig
+from mrsa_jax.study.settings._load import check_types, with_plain_values, without_none
+from mrsa_jax.study.settings._parts import check_parts
 from mrsa_watch._base.errors import ConfigurationError, require, shortened
 
 if TYPE_CHECKING:
@@ -161,13 +162,13 @@ def _attack(row: AttackRow) -> Kind:
 KINDS: dict[str, Kind] = {
     kind.name: kind
     for kind in (
-        Kind("demo", DemoConfig, _config.check_study, "_study"),
+        Kind("demo", DemoConfig, _config.check_study, "runs._study"),
         Kind(
             "simulate",
             SimulateConfig,
             _config.check_study,
-            "_study",
-            "_simulate_points",
+            "runs._study",
+            "runs._simulate_points",
             _SimulatePoint,
             lambda point: {"schemes": (point.written,)},
         ),
@@ -175,8 +176,8 @@ KINDS: dict[str, Kind] = {
             "train",
             TrainConfig,
             _config.check_study,
-            "_study",
-            "_train_points",
+            "runs._study",
+            "runs._train_points",
             _TrainPoint,
             lambda point: {"scheme": point.written},
         ),
@@ -189,7 +190,7 @@ KINDS: dict[str, Kind] = {
             _SecaggPoint,
             _counted,
         ),
-        Kind("audit", AuditConfig, _commands.check_audit, "_audit"),
+        Kind("audit", AuditConfig, _commands.check_audit, "runs._audit"),
         Kind("advise", AdviseConfig, _commands.check_advise, "advice._run"),
         *map(_attack, (*attacks_on_sums.ROWS, *attacks_on_models.ROWS)),
     )

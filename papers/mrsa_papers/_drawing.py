@@ -12,8 +12,8 @@ import zlib
 from collections.abc import Iterator
 from importlib import resources
 
-from mrsa_jax.study._page import figure
-from mrsa_jax.study._series import PAPER, seen_on
+from mrsa_jax.study.publishing._page import figure
+from mrsa_jax.study.publishing._series import PAPER, seen_on
 from mrsa_watch._base.html import tidy
 
 _MOST_BYTES = 1_000_000

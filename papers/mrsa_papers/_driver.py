@@ -17,8 +17,9 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from mrsa_jax.study import Progress, _store, report
+from mrsa_jax.study import Progress, report
 from mrsa_jax.study._progress import Notes
+from mrsa_jax.study.stores import _store
 from mrsa_papers import _folder as folder
 from mrsa_papers._catalog import ITEMS
 from mrsa_papers._config import ReproduceConfig, Target, check_targets, item_config

@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from mrsa_jax import OutputExistsError
-from mrsa_jax.study import _store
+from mrsa_jax.study.stores import _store
 from mrsa_papers._config import ReproduceConfig
 from mrsa_papers.harness._figures import Draw, save_figure
 from mrsa_papers.harness._items import Check, Item, on_other_data

@@ -11,10 +11,10 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from mrsa_jax.study import _report
-from mrsa_jax.study._files import read_part
-from mrsa_jax.study._page import Section, data_table, settings_section
-from mrsa_jax.study._series import badge
+from mrsa_jax.study.publishing import _report
+from mrsa_jax.study.publishing._page import Section, data_table, settings_section
+from mrsa_jax.study.publishing._series import badge
+from mrsa_jax.study.stores._files import read_part
 from mrsa_papers._catalog import PAPERS
 from mrsa_papers._config import ReproduceConfig
 from mrsa_papers._drawing import best_figure, drawing_colours

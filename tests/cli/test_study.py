@@ -17,8 +17,8 @@ from rich.console import Console
 from mrsa_jax.cli import Bars, _study, console
 from mrsa_jax.cli._study import sparkline
 from mrsa_jax.study import DemoConfig, TrainConfig
-from mrsa_jax.study._report import table_of
-from mrsa_jax.study._summary import Row
+from mrsa_jax.study.publishing._report import table_of
+from mrsa_jax.study.publishing._summary import Row
 
 NAN = float("nan")
 

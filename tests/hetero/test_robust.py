@@ -20,8 +20,8 @@ from hypothesis import given
 from mrsa_jax import hetero
 from mrsa_jax._core.arrays import on_device
 from mrsa_jax.hetero._row_kernels import combine_row
-from mrsa_jax.study._segments import COMBINE
-from mrsa_jax.study._tables import SegmentConfig
+from mrsa_jax.study.runs._segments import COMBINE
+from mrsa_jax.study.settings._tables import SegmentConfig
 from mrsa_watch._base.errors import ConfigurationError
 
 RULES = {

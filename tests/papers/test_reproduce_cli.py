@@ -21,7 +21,7 @@ from inside import inside
 import mrsa_papers as reproduce
 from mrsa_jax import data
 from mrsa_jax.cli import main
-from mrsa_jax.study import _sources
+from mrsa_jax.study.stores import _sources
 from mrsa_papers import ITEMS
 from mrsa_papers._summary import judged
 from mrsa_papers.harness import Context, Found, Miss

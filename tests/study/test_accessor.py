@@ -13,7 +13,7 @@ import pytest
 import xarray as xr
 
 from mrsa_jax import ConfigurationError, study
-from mrsa_jax.study._accessor import register
+from mrsa_jax.study.publishing._accessor import register
 
 register()  # as every study does
 

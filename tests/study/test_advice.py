@@ -20,11 +20,10 @@ from mrsa_jax.study import (
     ProtocolConfig,
     SegmentConfig,
     SimulateConfig,
-    _build,
-    _segments,
     parse_scheme,
 )
-from mrsa_jax.study._accessor import find_schemes
+from mrsa_jax.study.publishing._accessor import find_schemes
+from mrsa_jax.study.runs import _build, _segments
 
 SMALL = PopulationConfig(num_clients=12, cohort_size=6, dropout_rates=(0.1,))
 LOSSES = 0.05

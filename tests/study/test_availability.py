@@ -14,13 +14,8 @@ import pytest
 
 import mrsa_jax as mj
 from mrsa_jax import ConfigurationError, cli
-from mrsa_jax.study import (
-    PopulationConfig,
-    SimulateConfig,
-    TrainConfig,
-    _build,
-    validate,
-)
+from mrsa_jax.study import PopulationConfig, SimulateConfig, TrainConfig, validate
+from mrsa_jax.study.runs import _build
 
 N, K = 12, 4
 

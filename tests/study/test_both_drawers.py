@@ -43,10 +43,10 @@ from mrsa_jax.plotting.points import (
 )
 from mrsa_jax.plotting.study_charts import FIGURES, study_charts
 from mrsa_jax.privacy import collusion_risk
-from mrsa_jax.study import _points
-from mrsa_jax.study._points import cost_charts
-from mrsa_jax.study._report_sweep import sweep_charts
-from mrsa_jax.study._svg import drawn
+from mrsa_jax.study.publishing import _points
+from mrsa_jax.study.publishing._points import cost_charts
+from mrsa_jax.study.publishing._report_sweep import sweep_charts
+from mrsa_jax.study.publishing._svg import drawn
 
 SCHEMES = ("Random", "Multi-RoundSecAgg (T=3)")
 

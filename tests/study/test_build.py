@@ -25,7 +25,7 @@ from mrsa_jax.study import (
     TrainingConfig,
     parse_scheme,
 )
-from mrsa_jax.study._build import (
+from mrsa_jax.study.runs._build import (
     PARTITIONS,
     _new_online,
     build_clients,
@@ -39,8 +39,8 @@ from mrsa_jax.study._build import (
     build_trainer,
     guaranteed_privacy,
 )
-from mrsa_jax.study._servers import SERVERS
-from mrsa_jax.study._tables import graph_of, least_safe_threshold
+from mrsa_jax.study.runs._servers import SERVERS
+from mrsa_jax.study.settings._tables import graph_of, least_safe_threshold
 
 HINTS = typing.get_type_hints(DataConfig) | typing.get_type_hints(TrainingConfig)
 

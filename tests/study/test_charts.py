@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from mrsa_jax.plotting.chart import Chart, Line
-from mrsa_jax.study._series import (
+from mrsa_jax.study.publishing._series import (
     Series,
     badge,
     colours,
@@ -24,7 +24,7 @@ from mrsa_jax.study._series import (
     places,
     seen_on,
 )
-from mrsa_jax.study._svg import Scale, drawn
+from mrsa_jax.study.publishing._svg import Scale, drawn
 from mrsa_watch._base.html import number
 
 EVIL = "</title></svg><script>alert('x')</script>\"'\u202egnp"

@@ -16,7 +16,7 @@ from mrsa_jax import ConfigurationError, study
 from mrsa_jax.graphs.registry import BUILT_IN as GRAPHS
 from mrsa_jax.study import SecaggConfig, _cite
 from mrsa_jax.study._cite import PAPERS
-from mrsa_jax.study._parts import KINDS
+from mrsa_jax.study.settings._parts import KINDS
 
 ATTACKS = [name.removeprefix("attack ") for name in study.KINDS if "attack" in name]
 ALWAYS = ["mrsa_jax", "jax2018github"]

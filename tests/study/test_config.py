@@ -28,13 +28,13 @@ from mrsa_jax.study import (
     to_toml,
     validate,
 )
-from mrsa_jax.study._config import (
+from mrsa_jax.study.attacks_on_sums import CanariesConfig
+from mrsa_jax.study.settings._config import (
     Scheme,
     different_settings,
     secret_seed,
     without_wishes,
 )
-from mrsa_jax.study.attacks_on_sums import CanariesConfig
 from mrsa_jax.study.sweeps import parse_sweep
 
 POPULATION = PopulationConfig(num_clients=12, cohort_size=4)

@@ -14,7 +14,8 @@ import pytest
 import xarray as xr
 
 from mrsa_jax import federated, plotting, privacy, study
-from mrsa_jax.study import _measured, _summary
+from mrsa_jax.study.publishing import _summary
+from mrsa_jax.study.runs import _measured
 
 _TEXT: dict[str, Any] = {"rounds": 9, "scheme": "uniform"}
 

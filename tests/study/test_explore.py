@@ -13,8 +13,8 @@ import pytest
 import xarray as xr
 
 import mrsa_jax as mj
-from mrsa_jax.study._accessor import register
 from mrsa_jax.study.advice._by_hand import shown, state_of
+from mrsa_jax.study.publishing._accessor import register
 
 SMALL = {"num_clients": 26, "cohort_size": 7, "privacy_target": 3, "dropout_rate": 0.2,
          "availability": "independent", "rounds": 40, "seed": 5}  # fmt: skip

@@ -11,7 +11,7 @@ import pytest
 from browsing import Page, browser, drivers
 
 import mrsa_jax as mj
-from mrsa_jax.study._assets import asset
+from mrsa_jax.study.publishing._assets import asset
 
 pytestmark = [
     pytest.mark.slow,

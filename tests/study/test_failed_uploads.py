@@ -18,8 +18,8 @@ import pytest
 import mrsa_jax as mj
 from mrsa_jax import privacy, study
 from mrsa_jax._core.pytrees import pytree
-from mrsa_jax.study import _build, _participation, _training_setting
 from mrsa_jax.study._progress import Silent
+from mrsa_jax.study.runs import _build, _participation, _training_setting
 
 _POPULATION = study.PopulationConfig(num_clients=6, cohort_size=6, dropout_rates=(0.0,))
 _LOSSY = study.ProtocolConfig(
@@ -162,7 +162,7 @@ def test_segments(protocol: study.ProtocolConfig) -> None:
 
 @pytest.mark.usefixtures("breaking")
 def test_sweeps_keep_the_same(tmp_path: pathlib.Path) -> None:
-    from mrsa_jax.study._train_points import run_points
+    from mrsa_jax.study.runs._train_points import run_points
     from mrsa_jax.study.sweeps import Machine
 
     config = _config()

@@ -18,8 +18,8 @@ import xarray as xr
 
 import mrsa_jax as mj
 from mrsa_jax import ConfigurationError, study
-from mrsa_jax.study._attributes import JsonText, attributes, with_attributes
-from mrsa_jax.study._load import load_config, plain_values
+from mrsa_jax.study.settings._attributes import JsonText, attributes, with_attributes
+from mrsa_jax.study.settings._load import load_config, plain_values
 from mrsa_jax.study.sweeps import parse_sweep, sweep_of
 
 SMALL = {"rounds": 5, "trials": 2, "population": {"num_clients": 12, "cohort_size": 6}}

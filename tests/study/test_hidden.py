@@ -15,8 +15,9 @@ import xarray as xr
 import mrsa_jax as mj
 from mrsa_jax import ConfigurationError, study
 from mrsa_jax.selection import RoundHistory
-from mrsa_jax.study import _report, _trial
-from mrsa_jax.study._segments import analyse_segments
+from mrsa_jax.study.publishing import _report
+from mrsa_jax.study.runs import _trial
+from mrsa_jax.study.runs._segments import analyse_segments
 
 
 def exact(rows: np.ndarray) -> list[tuple[Fraction, Fraction] | None]:

@@ -22,8 +22,9 @@ import xarray as xr
 from scipy import optimize, stats
 
 from mrsa_jax import ConfigurationError, study
-from mrsa_jax.study import _build, _summary
-from mrsa_jax.study._build import build_bounded, build_mechanism
+from mrsa_jax.study.publishing import _summary
+from mrsa_jax.study.runs import _build
+from mrsa_jax.study.runs._build import build_bounded, build_mechanism
 
 _COHORT, _CLIENTS, _DIM, _DELTA = 4, 12, 650, 1e-4
 # tables of noise in rings of more bits take seconds

@@ -19,8 +19,8 @@ from browsing import Page, browser, drivers
 from mrsa_jax import study
 from mrsa_jax.cli import main
 from mrsa_jax.plotting.chart import Chart, Line
-from mrsa_jax.study._page import Section, charts_section, opening, page
-from mrsa_jax.study._series import Series, legend
+from mrsa_jax.study.publishing._page import Section, charts_section, opening, page
+from mrsa_jax.study.publishing._series import Series, legend
 
 pytestmark = [
     pytest.mark.slow,

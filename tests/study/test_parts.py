@@ -16,8 +16,8 @@ import pytest
 
 import mrsa_jax as mj
 from mrsa_jax import cli
-from mrsa_jax.study._parts import KINDS
-from mrsa_jax.study._sources import made_by
+from mrsa_jax.study.settings._parts import KINDS
+from mrsa_jax.study.stores._sources import made_by
 
 _BIBTEX = "@misc{mine2026, author = {Me}, title = {It}}"
 TEXT = (

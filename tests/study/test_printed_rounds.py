@@ -19,8 +19,8 @@ import mrsa_jax as mj
 from mrsa_jax import privacy, study
 from mrsa_jax.cli import main
 from mrsa_jax.plotting.points import as_shown, quantity
-from mrsa_jax.study import _explorer
 from mrsa_jax.study.advice import _by_hand
+from mrsa_jax.study.publishing import _explorer
 from mrsa_watch.logs import read_log
 
 # the first less the third is client 0, and the first less the fifth is client 1

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mrsa_jax.study import _records
-from mrsa_jax.study._records import Index, Log, arrays_of, framed, scanned
+from mrsa_jax.study.stores import _records
+from mrsa_jax.study.stores._records import Index, Log, arrays_of, framed, scanned
 
 
 def frame(key: str = "a", first: int = 0, count: int = 2, **values: Any) -> bytes:

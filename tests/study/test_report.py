@@ -18,7 +18,7 @@ import pytest
 import xarray as xr
 
 from mrsa_jax import ConfigurationError, study
-from mrsa_jax.study import _page, _report
+from mrsa_jax.study.publishing import _page, _report
 
 EVIL = "<script>alert('x')</script>"
 

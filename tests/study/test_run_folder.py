@@ -27,14 +27,19 @@ from mrsa_jax.study import (
     PopulationConfig,
     TrainConfig,
     TrainingConfig,
-    _sources,
     config_hash,
     load_config,
     open_study,
     run,
 )
-from mrsa_jax.study._run_folder import DivergedError, run_folder
-from mrsa_jax.study._store import check_output, is_complete, provenance, study_folder
+from mrsa_jax.study.stores import _sources
+from mrsa_jax.study.stores._run_folder import DivergedError, run_folder
+from mrsa_jax.study.stores._store import (
+    check_output,
+    is_complete,
+    provenance,
+    study_folder,
+)
 
 SMALL = ["--num-clients", "12", "--cohort-size", "4", "--dropout-rates", "0.3"]
 LEARN = ["--dataset", "digits", "--model", "logistic", "--evaluate-every", "8"]

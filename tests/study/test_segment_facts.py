@@ -23,15 +23,14 @@ from mrsa_jax.study import (
     ProtocolConfig,
     SegmentConfig,
     TrainConfig,
-    _segments,
-    _summary,
-    _trial,
     validate,
 )
-from mrsa_jax.study._build import build_online
-from mrsa_jax.study._config import schemes_of
-from mrsa_jax.study._training import segment_variables
-from mrsa_jax.study._training_setting import Played, play
+from mrsa_jax.study.publishing import _summary
+from mrsa_jax.study.runs import _segments, _trial
+from mrsa_jax.study.runs._build import build_online
+from mrsa_jax.study.runs._training import segment_variables
+from mrsa_jax.study.runs._training_setting import Played, play
+from mrsa_jax.study.settings._config import schemes_of
 
 DIM = 61
 FAR = Fraction(10**9)

@@ -22,12 +22,12 @@ from mrsa_jax.study import (
     ProtocolConfig,
     SegmentConfig,
     TrainConfig,
-    _segments,
     check,
     load_config,
     open_study,
     validate,
 )
+from mrsa_jax.study.runs import _segments
 
 POPULATION = PopulationConfig(num_clients=24, cohort_size=12, dropout_rates=(0.1,))
 WORDS = ["--num-clients", "24", "--cohort-size", "12", "--dropout-rates", "0.1", "--dataset",

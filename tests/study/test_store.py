@@ -15,7 +15,7 @@ import xarray as xr
 
 from mrsa_jax import ConfigurationError, OutputExistsError
 from mrsa_jax.study import DemoConfig, SimulateConfig, config_hash, open_study, run
-from mrsa_jax.study._store import check_output, study_folder
+from mrsa_jax.study.stores._store import check_output, study_folder
 
 
 def _config(tmp_path: pathlib.Path, **changes: object) -> DemoConfig:
@@ -113,7 +113,7 @@ def test_a_kill_leaves_no_half_study_and_the_next_run_cleans_up(
     config = _config(tmp_path)
     code = (
         "import pathlib, time\nfrom mrsa_jax.study import DemoConfig\n"
-        "from mrsa_jax.study._store import study_folder\n"
+        "from mrsa_jax.study.stores._store import study_folder\n"
         f"with study_folder(DemoConfig(out=pathlib.Path({str(config.out)!r}))) as "
         "folder:\n"
         "    (folder.path / 'half').write_text('half')\n"

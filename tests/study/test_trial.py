@@ -11,8 +11,9 @@ import pytest
 import mrsa_jax as mj
 from mrsa_jax._core import batches as _batches
 from mrsa_jax.selection import RoundHistory
-from mrsa_jax.study import DataConfig, PopulationConfig, _trial, parse_scheme
-from mrsa_jax.study._build import (
+from mrsa_jax.study import DataConfig, PopulationConfig, parse_scheme
+from mrsa_jax.study.runs import _trial
+from mrsa_jax.study.runs._build import (
     build_clients,
     build_rates,
     build_selector,

@@ -13,7 +13,7 @@ import pytest
 
 from mrsa_jax import ConfigurationError, study
 from mrsa_jax.cli import main
-from mrsa_jax.study import _report
+from mrsa_jax.study.publishing import _report
 
 SMALL = study.SimulateConfig(
     rounds=20,

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from mrsa_jax.study import _view
-from mrsa_jax.study._records import Log, framed
-from mrsa_jax.study._view import CELL, View, _blocks
+from mrsa_jax.study.stores import _view
+from mrsa_jax.study.stores._records import Log, framed
+from mrsa_jax.study.stores._view import CELL, View, _blocks
 
 KEYS = ["k0", "k1", "k2", "", "k1"]
 TRIALS = [4, 2, 3, 0, 3]

@@ -21,8 +21,8 @@ import pytest
 
 import mrsa_jax as mj
 from mrsa_jax import privacy, study
-from mrsa_jax.study import _training, _trial
-from mrsa_jax.study._training_setting import setting_of
+from mrsa_jax.study.runs import _training, _trial
+from mrsa_jax.study.runs._training_setting import setting_of
 
 SIZES = np.array([72, 304, 65] * 2)
 _POPULATION = study.PopulationConfig(num_clients=6, cohort_size=3, dropout_rates=(0.1,))
@@ -63,7 +63,7 @@ def sized(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         _training, "setting_of", functools.partial(setting_of, build=_clients)
     )
-    monkeypatch.setattr("mrsa_jax.study._build.build_clients", _clients)
+    monkeypatch.setattr("mrsa_jax.study.runs._build.build_clients", _clients)
 
 
 def _expected(P: np.ndarray) -> dict[str, Any]:

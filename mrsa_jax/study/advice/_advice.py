@@ -9,11 +9,11 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from mrsa_jax import privacy
-from mrsa_jax.study._assets import text_of
 from mrsa_jax.study._findings import as_json
-from mrsa_jax.study._plots import POLICY_WORDS
 from mrsa_jax.study.advice._log import Measured
 from mrsa_jax.study.advice._options import Option, Played, Setting
+from mrsa_jax.study.publishing._assets import text_of
+from mrsa_jax.study.publishing._plots import POLICY_WORDS
 from mrsa_watch._base.html import card, hidden_words
 from mrsa_watch._base.untrusted import printable
 from mrsa_watch._base.values import by_value

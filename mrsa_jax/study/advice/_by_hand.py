@@ -20,13 +20,13 @@ from mrsa_jax.availability.registry import Model
 from mrsa_jax.plotting.chart import Chart, Line
 from mrsa_jax.plotting.design_charts import participation_chart
 from mrsa_jax.privacy.summary import hidden_by_round, summaries
-from mrsa_jax.study._assets import asset
-from mrsa_jax.study._explorer import Control, Explorer, Shown, styled
-from mrsa_jax.study._series import Series, keys, places
-from mrsa_jax.study._svg import drawn
-from mrsa_jax.study._trial import WORST_AND_MEDIAN
 from mrsa_jax.study.advice._advice import number
 from mrsa_jax.study.advice._run import advise
+from mrsa_jax.study.publishing._assets import asset
+from mrsa_jax.study.publishing._explorer import Control, Explorer, Shown, styled
+from mrsa_jax.study.publishing._series import Series, keys, places
+from mrsa_jax.study.publishing._svg import drawn
+from mrsa_jax.study.runs._trial import WORST_AND_MEDIAN
 from mrsa_watch._base.errors import check_integer, require
 from mrsa_watch._base.html import hidden_words, table, tidy
 

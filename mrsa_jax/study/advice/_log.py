@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 
 from mrsa_jax import privacy
 from mrsa_jax._core.statistics import binomial_interval, half_interval
-from mrsa_jax.study._assets import text_of
+from mrsa_jax.study.publishing._assets import text_of
 from mrsa_watch._base.errors import require
 from mrsa_watch._base.html import counted
 from mrsa_watch.logs import SumLine, sums_of

@@ -18,9 +18,13 @@ from mrsa_jax._core.selector import block_size_of, cohort_size_of
 from mrsa_jax._core.statistics import half_interval
 from mrsa_jax._core.streams import threshold
 from mrsa_jax.selection.registry import BUILT_IN
-from mrsa_jax.study._build import build_online, expected_cardinality, guaranteed_privacy
-from mrsa_jax.study._config import PopulationConfig, ProtocolConfig, Scheme
-from mrsa_jax.study._trial import learnt_sums
+from mrsa_jax.study.runs._build import (
+    build_online,
+    expected_cardinality,
+    guaranteed_privacy,
+)
+from mrsa_jax.study.runs._trial import learnt_sums
+from mrsa_jax.study.settings._config import PopulationConfig, ProtocolConfig, Scheme
 from mrsa_watch._base.errors import ConfigurationError
 from mrsa_watch._base.values import by_value
 

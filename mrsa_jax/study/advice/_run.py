@@ -10,10 +10,6 @@ from typing import Any
 import numpy as np
 
 from mrsa_jax import privacy
-from mrsa_jax.study import _run as commands, _store
-from mrsa_jax.study._commands import AdviseConfig, check_cohort
-from mrsa_jax.study._files import write_json, write_rows
-from mrsa_jax.study._plots import advice_charts, save_charts
 from mrsa_jax.study._progress import Progress, note, steps
 from mrsa_jax.study.advice._advice import Advice, Demands, choose, mark_best
 from mrsa_jax.study.advice._log import Measured, Rate, measure_log
@@ -26,6 +22,11 @@ from mrsa_jax.study.advice._options import (
     candidates,
     next_divisor,
 )
+from mrsa_jax.study.publishing._plots import advice_charts, save_charts
+from mrsa_jax.study.runs import _run as commands
+from mrsa_jax.study.settings._commands import AdviseConfig, check_cohort
+from mrsa_jax.study.stores import _store
+from mrsa_jax.study.stores._files import write_json, write_rows
 from mrsa_watch._base.errors import check_known, require
 
 _STRESS = 0.2  # chance to be lost inside a round, for the comparison of policies

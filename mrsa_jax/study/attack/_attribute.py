@@ -16,12 +16,12 @@ from mrsa_jax._core.arrays import on_device
 from mrsa_jax._core.pytrees import pytree
 from mrsa_jax._core.streams import Stream
 from mrsa_jax.attacks.views import AttributeView
-from mrsa_jax.study._assets import text_of
 from mrsa_jax.study._findings import AttackFindings
-from mrsa_jax.study._parts import build, load_data
 from mrsa_jax.study._progress import Progress
 from mrsa_jax.study.attack import _stage
 from mrsa_jax.study.attacks_on_sums import AttributeConfig
+from mrsa_jax.study.publishing._assets import text_of
+from mrsa_jax.study.settings._parts import build, load_data
 from mrsa_watch._base.errors import require
 
 _RATES = (0.01, 0.1)  # of false positives

@@ -12,12 +12,12 @@ import numpy as np
 
 from mrsa_jax import attacks, dp
 from mrsa_jax._core.streams import Stream, fold
-from mrsa_jax.study._assets import text_of
 from mrsa_jax.study._findings import AttackFindings
 from mrsa_jax.study._progress import Progress, steps
 from mrsa_jax.study.attack import _stage
 from mrsa_jax.study.attack._distinguish import client_of, found_words, score
 from mrsa_jax.study.attacks_on_sums import CanariesConfig
+from mrsa_jax.study.publishing._assets import text_of
 from mrsa_watch._base.errors import require
 
 AS_PLANNED = "within the ledger, noise as planned"

@@ -21,12 +21,12 @@ from mrsa_jax._core.arrays import on_device
 from mrsa_jax._core.batches import at_once, map_tiles
 from mrsa_jax._core.statistics import binomial_interval
 from mrsa_jax._core.streams import Stream, fold
-from mrsa_jax.study._assets import text_of
 from mrsa_jax.study._findings import AttackFindings
-from mrsa_jax.study._parts import build, load_data
 from mrsa_jax.study._progress import Progress
 from mrsa_jax.study.attack import _stage
 from mrsa_jax.study.attacks_on_sums import DistinguishConfig
+from mrsa_jax.study.publishing._assets import text_of
+from mrsa_jax.study.settings._parts import build, load_data
 from mrsa_watch._base.errors import require
 
 _Scores = tuple[np.ndarray, np.ndarray]

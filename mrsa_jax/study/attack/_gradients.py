@@ -13,11 +13,11 @@ from mrsa_jax._core.packaged import packaged_file
 from mrsa_jax._core.streams import Stream
 from mrsa_jax.attacks.views import UpdateView
 from mrsa_jax.study._findings import AttackFindings
-from mrsa_jax.study._parts import build, load_data
 from mrsa_jax.study._progress import Progress
 from mrsa_jax.study.attack import _stage
 from mrsa_jax.study.attack._stage import rows_of
 from mrsa_jax.study.attacks_on_models import GradientsConfig, pictures
+from mrsa_jax.study.settings._parts import build, load_data
 from mrsa_watch._base.errors import ConfigurationError, require
 from mrsa_watch._base.html import counted
 

@@ -7,11 +7,11 @@ from typing import Any
 
 from mrsa_jax import attacks, federated, quantize
 from mrsa_jax._core.streams import as_key
-from mrsa_jax.study._assets import text_of
 from mrsa_jax.study._findings import AttackFindings
 from mrsa_jax.study._progress import Progress, steps
 from mrsa_jax.study.attack import _stage
 from mrsa_jax.study.attacks_on_models import InconsistencyConfig
+from mrsa_jax.study.publishing._assets import text_of
 
 
 def run(

@@ -12,17 +12,17 @@ from mrsa_jax import attacks, federated, privacy, quantize, secagg
 from mrsa_jax._core.arrays import as_integers
 from mrsa_jax._core.batches import at_once
 from mrsa_jax._core.round_rules import with_weights
-from mrsa_jax.study import _build
-from mrsa_jax.study._config import TrainConfig, parse_scheme, secret_seed
 from mrsa_jax.study._findings import AttackFindings
-from mrsa_jax.study._load import load_config
-from mrsa_jax.study._parts import build
 from mrsa_jax.study._progress import Progress
-from mrsa_jax.study._store import open_results
-from mrsa_jax.study._summary import attained_word, attained_words
 from mrsa_jax.study.attack import _stage
 from mrsa_jax.study.attack._stage import rows_of
 from mrsa_jax.study.attacks_on_sums import LeastSquaresConfig
+from mrsa_jax.study.publishing._summary import attained_word, attained_words
+from mrsa_jax.study.runs import _build
+from mrsa_jax.study.settings._config import TrainConfig, parse_scheme, secret_seed
+from mrsa_jax.study.settings._load import load_config
+from mrsa_jax.study.settings._parts import build
+from mrsa_jax.study.stores._store import open_results
 from mrsa_watch._base.errors import require
 
 _LEVELS, _CLIP = 2**16, 1.0

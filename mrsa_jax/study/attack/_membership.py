@@ -11,10 +11,10 @@ from mrsa_jax._core.arrays import on_device
 from mrsa_jax._core.batches import at_once, samples_at_once
 from mrsa_jax._core.streams import Stream, as_key, fold
 from mrsa_jax.study._findings import AttackFindings
-from mrsa_jax.study._parts import build, load_data
 from mrsa_jax.study._progress import Progress
 from mrsa_jax.study.attack import _stage
 from mrsa_jax.study.attacks_on_models import MembershipConfig
+from mrsa_jax.study.settings._parts import build, load_data
 from mrsa_watch._base.errors import require
 
 _RATES = (0.001, 0.01)  # of false positives

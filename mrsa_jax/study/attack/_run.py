@@ -12,19 +12,19 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mrsa_jax._core.memory import memory_words
-from mrsa_jax.study import _store
 from mrsa_jax.study._attack_rows import AttackSettings
-from mrsa_jax.study._config import studied
-from mrsa_jax.study._files import restore_replaced, write_json, write_rows
 from mrsa_jax.study._findings import AttackFindings
-from mrsa_jax.study._load import to_dict
-from mrsa_jax.study._plots import attack_charts, save_charts
 from mrsa_jax.study._progress import Progress, Silent, note
-from mrsa_jax.study._runner import Machine, Variable
 from mrsa_jax.study.kinds import attack_of
+from mrsa_jax.study.publishing._plots import attack_charts, save_charts
+from mrsa_jax.study.settings._config import studied
+from mrsa_jax.study.settings._load import to_dict
+from mrsa_jax.study.stores import _store
+from mrsa_jax.study.stores._files import restore_replaced, write_json, write_rows
+from mrsa_jax.study.stores._runner import Machine, Variable
 
 if TYPE_CHECKING:
-    from mrsa_jax.study._store import StudyFolder
+    from mrsa_jax.study.stores._store import StudyFolder
 
 
 def save(report: AttackFindings, folder: StudyFolder) -> None:

@@ -14,7 +14,7 @@ import numpy as np
 from mrsa_jax import attacks, data, federated, quantize
 from mrsa_jax._core.arrays import on_device
 from mrsa_jax._core.streams import Stream, as_key, fold
-from mrsa_jax.study._parts import build, load_data
+from mrsa_jax.study.settings._parts import build, load_data
 from mrsa_watch._base.errors import ConfigurationError, require
 
 

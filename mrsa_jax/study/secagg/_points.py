@@ -28,18 +28,18 @@ from mrsa_jax._core.streams import Stream, as_key, round_key, trial_key
 from mrsa_jax.graphs.registry import Graph
 from mrsa_jax.modular import check_modulus
 from mrsa_jax.secagg.failures import RareRate, Rate
-from mrsa_jax.study._commands import SecaggConfig
-from mrsa_jax.study._config import secret_seed
 from mrsa_jax.study._findings import Findings, as_json
-from mrsa_jax.study._load import to_dict
 from mrsa_jax.study._progress import Progress
-from mrsa_jax.study._runner import VARIABLES, Machine, Variable
-from mrsa_jax.study._tables import (
+from mrsa_jax.study.settings._commands import SecaggConfig
+from mrsa_jax.study.settings._config import secret_seed
+from mrsa_jax.study.settings._load import to_dict
+from mrsa_jax.study.settings._tables import (
     check_threshold,
     graph_of,
     least_safe_threshold,
     total_dropout_rate,
 )
+from mrsa_jax.study.stores._runner import VARIABLES, Machine, Variable
 
 # bytes of a command at its smallest: programs, libraries, keystream
 _PROGRAMS = 2**28

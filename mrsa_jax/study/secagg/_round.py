@@ -13,10 +13,10 @@ from mrsa_jax import protocol, secagg
 from mrsa_jax._core.status import FEWEST_IN_A_SUM, Status
 from mrsa_jax.graphs.registry import Graph
 from mrsa_jax.secagg.lists import heeded, signing
-from mrsa_jax.study._commands import SecaggConfig
 from mrsa_jax.study._findings import Findings, as_json
 from mrsa_jax.study._progress import Progress, note, stages
 from mrsa_jax.study.secagg._points import Setting, run_failures, stated_memory
+from mrsa_jax.study.settings._commands import SecaggConfig
 from mrsa_watch._base.errors import require
 
 check = stated_memory

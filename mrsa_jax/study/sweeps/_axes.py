@@ -20,8 +20,9 @@ import typing
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from mrsa_jax.study._config import studied
-from mrsa_jax.study._load import (
+from mrsa_jax.study.kinds import KINDS, Kind
+from mrsa_jax.study.settings._config import studied
+from mrsa_jax.study.settings._load import (
     check_types,
     each_once,
     from_dict,
@@ -32,8 +33,7 @@ from mrsa_jax.study._load import (
     to_dict,
     without_none,
 )
-from mrsa_jax.study._parts import check_parts
-from mrsa_jax.study.kinds import KINDS, Kind
+from mrsa_jax.study.settings._parts import check_parts
 from mrsa_jax.study.sweeps._keys import as_read
 from mrsa_watch._base.errors import ConfigurationError, check_known, is_number, require
 

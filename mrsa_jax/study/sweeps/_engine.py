@@ -19,10 +19,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mrsa_jax._core.registry import load_plugins, loaded_plugins
-from mrsa_jax.study._accessor import open_study
 from mrsa_jax.study._progress import Progress, checked_progress, note, warn
-from mrsa_jax.study._records import Index
-from mrsa_jax.study._runner import Runner
+from mrsa_jax.study.publishing._accessor import open_study
+from mrsa_jax.study.stores._records import Index
+from mrsa_jax.study.stores._runner import Runner
 from mrsa_jax.study.sweeps._main_guard import check_main
 from mrsa_jax.study.sweeps._plan import Plan, Task
 from mrsa_jax.study.sweeps._store import SweepStore

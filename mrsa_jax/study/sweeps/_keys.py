@@ -13,12 +13,16 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from mrsa_jax.availability.registry import Model
-from mrsa_jax.study._config import PopulationConfig, studied
-from mrsa_jax.study._load import each_once, own_and_tables, to_dict
-from mrsa_jax.study._sources import Sources
-from mrsa_jax.study._tables import AggregationConfig
-from mrsa_jax.study._training_tables import PARTITIONS, DataConfig, TrainingConfig
 from mrsa_jax.study.kinds import Kind
+from mrsa_jax.study.settings._config import PopulationConfig, studied
+from mrsa_jax.study.settings._load import each_once, own_and_tables, to_dict
+from mrsa_jax.study.settings._tables import AggregationConfig
+from mrsa_jax.study.settings._training_tables import (
+    PARTITIONS,
+    DataConfig,
+    TrainingConfig,
+)
+from mrsa_jax.study.stores._sources import Sources
 
 COMPUTES_ALIKE: dict[str, tuple[str, ...]] = {
     "simulate": (),

@@ -18,15 +18,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mrsa_jax.study._accessor import open_study
-from mrsa_jax.study._config import studied
-from mrsa_jax.study._files import read_json
-from mrsa_jax.study._load import from_dict
 from mrsa_jax.study._progress import Progress, checked_progress, warn
-from mrsa_jax.study._records import Index, Record
-from mrsa_jax.study._runner import Variable
-from mrsa_jax.study._view import CELL, View
 from mrsa_jax.study.kinds import KINDS
+from mrsa_jax.study.publishing._accessor import open_study
+from mrsa_jax.study.settings._config import studied
+from mrsa_jax.study.settings._load import from_dict
+from mrsa_jax.study.stores._files import read_json
+from mrsa_jax.study.stores._records import Index, Record
+from mrsa_jax.study.stores._runner import Variable
+from mrsa_jax.study.stores._view import CELL, View
 from mrsa_jax.study.sweeps._axes import (
     Axis,
     Sweep,

@@ -19,7 +19,7 @@ from mrsa_jax._core.state import digest_of
 from mrsa_jax.availability import registry as availability
 from mrsa_jax.graphs import registry as graphs
 from mrsa_jax.selection import registry as selection
-from mrsa_jax.study import _parts
+from mrsa_jax.study.settings import _parts
 from mrsa_watch._base.errors import require
 
 _MOST_CHARACTERS = 80

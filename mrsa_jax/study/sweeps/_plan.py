@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 
 from mrsa_jax._core.memory import memory_words
-from mrsa_jax.study._records import Index, Layout, Record
-from mrsa_jax.study._runner import DETAILS, Machine, Runner
-from mrsa_jax.study._sources import changes, changes_since
-from mrsa_jax.study._view import CELL, num_files
+from mrsa_jax.study.stores._records import Index, Layout, Record
+from mrsa_jax.study.stores._runner import DETAILS, Machine, Runner
+from mrsa_jax.study.stores._sources import changes, changes_since
+from mrsa_jax.study.stores._view import CELL, num_files
 from mrsa_jax.study.sweeps._axes import Point, Sweep
 from mrsa_jax.study.sweeps._keys import COMPUTES_ALIKE, RANGED, Identities, Identity
 from mrsa_jax.study.sweeps._store import SweepStore

@@ -20,11 +20,11 @@ from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 
-from mrsa_jax.study import _store
-from mrsa_jax.study._config import different_settings, to_dict
-from mrsa_jax.study._files import read_json, write_json
-from mrsa_jax.study._records import Index, Log, framed
-from mrsa_jax.study._view import SCHEMA, View, cells_of
+from mrsa_jax.study.settings._config import different_settings, to_dict
+from mrsa_jax.study.stores import _store
+from mrsa_jax.study.stores._files import read_json, write_json
+from mrsa_jax.study.stores._records import Index, Log, framed
+from mrsa_jax.study.stores._view import SCHEMA, View, cells_of
 from mrsa_jax.study.sweeps._axes import Axis, Sweep
 from mrsa_watch._base.errors import (
     ConfigurationError,
@@ -36,7 +36,7 @@ from mrsa_watch._base.errors import (
 from mrsa_watch._base.locks import locked, unlock
 
 if TYPE_CHECKING:
-    from mrsa_jax.study._runner import Variable
+    from mrsa_jax.study.stores._runner import Variable
     from mrsa_jax.study.sweeps._keys import Identity
 
 _MANIFEST = "study.json"

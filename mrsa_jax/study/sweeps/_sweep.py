@@ -10,10 +10,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from mrsa_jax._core.floats import usual_floats
-from mrsa_jax.study._accessor import open_study
-from mrsa_jax.study._load import plain_values
 from mrsa_jax.study._progress import Progress, checked_progress
-from mrsa_jax.study._runner import Machine
+from mrsa_jax.study.publishing._accessor import open_study
+from mrsa_jax.study.settings._load import plain_values
+from mrsa_jax.study.stores._runner import Machine
 from mrsa_jax.study.sweeps._axes import load_sweep, sweep_of
 from mrsa_jax.study.sweeps._engine import complete
 from mrsa_jax.study.sweeps._objects import Objects

@@ -20,8 +20,9 @@ from mrsa_jax import data, federated, study
 from mrsa_jax._core.streams import as_key, trial_key
 from mrsa_jax.availability import Availability, independent
 from mrsa_jax.selection import Selector
-from mrsa_jax.study import Progress, _build
+from mrsa_jax.study import Progress
 from mrsa_jax.study._progress import Silent
+from mrsa_jax.study.runs import _build
 from mrsa_watch._base.errors import ConfigurationError, check_count, nearest
 
 if TYPE_CHECKING:

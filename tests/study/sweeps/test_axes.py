@@ -7,7 +7,7 @@ import pytest
 import mrsa_jax as mj
 from mrsa_jax import ConfigurationError
 from mrsa_jax.study import SimulateConfig, TrainConfig
-from mrsa_jax.study._load import each_once
+from mrsa_jax.study.settings._load import each_once
 from mrsa_jax.study.sweeps import load_sweep, parse_sweep
 
 

@@ -19,8 +19,9 @@ import pytest
 from mrsa_jax import ConfigurationError, study
 from mrsa_jax._core.registry import load_plugins
 from mrsa_jax.selection.registry import ROWS
-from mrsa_jax.study import _sources, sweeps
-from mrsa_jax.study._records import Index
+from mrsa_jax.study import sweeps
+from mrsa_jax.study.stores import _sources
+from mrsa_jax.study.stores._records import Index
 from mrsa_jax.study.sweeps import Machine, _engine, _keys, parse_sweep
 
 PLUGIN = """

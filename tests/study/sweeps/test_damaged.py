@@ -20,7 +20,7 @@ import numpy as np
 import pytest
 
 from mrsa_jax import ConfigurationError, study
-from mrsa_jax.study._records import Index, _frame, _header, scanned
+from mrsa_jax.study.stores._records import Index, _frame, _header, scanned
 
 STUDY: dict[str, Any] = {
     "rounds": 5,

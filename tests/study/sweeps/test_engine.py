@@ -14,8 +14,9 @@ import numpy as np
 import pytest
 
 from mrsa_jax import ConfigurationError, OutputExistsError, study
-from mrsa_jax.study import _trial, sweeps
-from mrsa_jax.study._records import Index
+from mrsa_jax.study import sweeps
+from mrsa_jax.study.runs import _trial
+from mrsa_jax.study.stores._records import Index
 from mrsa_jax.study.sweeps import Machine, SweepStore, parse_sweep
 from mrsa_jax.study.sweeps._store import _byte
 from mrsa_watch._base.errors import StoreError

@@ -12,13 +12,19 @@ import numpy as np
 import pytest
 
 from mrsa_jax.data import Dataset
-from mrsa_jax.study import _build, _sources, sweeps
-from mrsa_jax.study._build import build_clients, build_online, clip_rule
-from mrsa_jax.study._config import PopulationConfig
-from mrsa_jax.study._tables import AggregationConfig, ClipRuleName
-from mrsa_jax.study._training_tables import PARTITIONS, DataConfig, TrainingConfig
-from mrsa_jax.study._view import CELL
+from mrsa_jax.study import sweeps
 from mrsa_jax.study.kinds import KINDS
+from mrsa_jax.study.runs import _build
+from mrsa_jax.study.runs._build import build_clients, build_online, clip_rule
+from mrsa_jax.study.settings._config import PopulationConfig
+from mrsa_jax.study.settings._tables import AggregationConfig, ClipRuleName
+from mrsa_jax.study.settings._training_tables import (
+    PARTITIONS,
+    DataConfig,
+    TrainingConfig,
+)
+from mrsa_jax.study.stores import _sources
+from mrsa_jax.study.stores._view import CELL
 from mrsa_jax.study.sweeps import Machine, _keys, parse_sweep
 from mrsa_jax.study.sweeps._axes import Axis
 from mrsa_jax.study.sweeps._engine import computed

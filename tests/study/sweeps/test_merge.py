@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from mrsa_jax import ConfigurationError, OutputExistsError, study
-from mrsa_jax.study._records import Index, arrays_of, framed, scanned
+from mrsa_jax.study.stores._records import Index, arrays_of, framed, scanned
 from mrsa_jax.study.sweeps._store import SweepStore
 
 SMALL: dict[str, Any] = {

@@ -29,8 +29,8 @@ from mrsa_jax._core.sources import Code
 from mrsa_jax.availability import registry as availability
 from mrsa_jax.graphs import registry as graphs
 from mrsa_jax.selection import registry as selection
-from mrsa_jax.study import _parts
-from mrsa_jax.study._records import Index
+from mrsa_jax.study.settings import _parts
+from mrsa_jax.study.stores._records import Index
 
 SMALL: dict[str, Any] = {
     "rounds": 8,

@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mrsa_jax.study import _simulate_points, _train_points
-from mrsa_jax.study._config import SimulateConfig, TrainConfig
-from mrsa_jax.study._measured import OF_DRIFT
-from mrsa_jax.study._records import Record
-from mrsa_jax.study._runner import TRAJECTORIES
 from mrsa_jax.study.kinds import KINDS
+from mrsa_jax.study.runs import _simulate_points, _train_points
+from mrsa_jax.study.runs._measured import OF_DRIFT
+from mrsa_jax.study.settings._config import SimulateConfig, TrainConfig
+from mrsa_jax.study.stores._records import Record
+from mrsa_jax.study.stores._runner import TRAJECTORIES
 from mrsa_jax.study.sweeps._merge import _differing
 
 TRAIN = _train_points.variables([TrainConfig()], (TRAJECTORIES,))

@@ -12,7 +12,7 @@ import pytest
 
 from mrsa_jax import ConfigurationError, selection, study
 from mrsa_jax._core import batches as _batches
-from mrsa_jax.study import _build
+from mrsa_jax.study.runs import _build
 from mrsa_jax.study.sweeps import Machine, parse_sweep, plan_sweep, run_sweep
 
 TEXT = """

@@ -1,0 +1,1 @@
+"""Studies as they are computed: built, simulated, trained, audited and compared."""

@@ -1,0 +1,348 @@
+"""Groups and segments of a study (HeteroSAg): their layout, sums and rules.
+
+A cohort is ranked by upload rate and cut into groups, slowest first. Its sums are those
+of the groups' blocks, segment by segment, and leakage is analysed sum by sum.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from mrsa_jax import hetero, quantize
+from mrsa_jax._core.status import Status
+from mrsa_jax._core.streams import Stream, as_key, fold
+from mrsa_jax.availability import assign_rates
+from mrsa_jax.selection import Selector
+from mrsa_jax.study.runs import _trial
+from mrsa_jax.study.runs._build import build_noise, sizes_of
+from mrsa_jax.study.settings._config import AggregationConfig
+from mrsa_jax.study.settings._tables import SegmentConfig
+from mrsa_watch._base.errors import ConfigurationError, require
+
+COMBINE: dict[str, Callable[[SegmentConfig], Any]] = {
+    "mean": lambda config: None,
+    "median": lambda config: hetero.robust.coordinate_median(),
+    "trimmed": lambda config: hetero.robust.trimmed_mean(config.trim),
+    "geometric": lambda config: hetero.robust.geometric_median(),
+    "krum": lambda config: hetero.robust.krum(config.num_byzantine),
+}
+"""Rules over a segment's sums by name."""
+
+
+ATTACKS: dict[str, Callable[[np.ndarray], Any]] = {
+    "none": lambda attackers: None,
+    "wrong_pads": hetero.byzantine.wrong_pads,
+    "gaussian": hetero.byzantine.gaussian_blocks,
+    "sign_flip": hetero.byzantine.sign_flip,
+    "scaling": hetero.byzantine.scaling,
+    "collusion": hetero.byzantine.collusion,
+}
+"""Behaviour of the Byzantine clients bool[N], by name."""
+
+
+def client_rates(seed: int, config: SegmentConfig, num_clients: int) -> np.ndarray:
+    """Return each client's upload rate in bits per second, float64[N]."""
+    rates = np.asarray(config.client_rates, np.float64) * 1e6
+    # the places of the rates in [0, 1], spread as dropout rates are
+    places = np.linspace(0.0, 1.0, len(rates)) if len(rates) > 1 else np.zeros(1)
+    key = fold(as_key(seed), int(Stream.ASSIGNMENT), 1)
+    spread = np.asarray(assign_rates(key, places.tolist(), num_clients), np.float64)
+    return np.asarray(rates[np.rint(spread * (len(rates) - 1)).astype(np.int64)])
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class SegmentStudy:
+    """A scheme's groups and segments.
+
+    Attributes:
+        config: Its settings.
+        layout: The blocks of participants that sum each segment, by slot.
+        order: int[N], clients as slots are filled: by rate, blocks of the selection
+            together where groups can hold them whole.
+        rates: float64[N], bits per second.
+        threshold: t, or None for majorities.
+    """
+
+    config: SegmentConfig
+    layout: hetero.SegmentLayout
+    order: np.ndarray
+    rates: np.ndarray
+    threshold: int | None
+
+    def aggregator(
+        self, secret_seed: bytes, aggregation: AggregationConfig, clip_rule: Any = None
+    ) -> Any:
+        """Build the aggregator: quantize by groups, pad, sum in rings, combine."""
+        attackers = np.arange(len(self.order)) < self.config.num_byzantine
+        return hetero.segment_average(
+            self.layout,
+            (-aggregation.clip, aggregation.clip),
+            key_material=secret_seed,
+            fidelity=aggregation.fidelity,
+            combine=COMBINE[self.config.combine](self.config),
+            byzantine=ATTACKS[self.config.attack](attackers),
+            threshold=self.threshold,
+            clip_rule=clip_rule,
+            noise=self.noise(aggregation),
+            clip_norm=aggregation.clip_norm,
+        )
+
+    def noise(self, aggregation: AggregationConfig) -> Any:
+        """Return the noise that each client adds, or None."""
+        size = self.layout.num_participants
+        return build_noise(aggregation, size, self.coarsest_step(aggregation))
+
+    def coarsest_step(self, aggregation: AggregationConfig) -> float:
+        """Return the largest step of a block's lattice, in units of updates."""
+        return 2 * aggregation.clip / (min(self.layout.levels) - 1)
+
+    def wrap_probability(self, aggregation: AggregationConfig) -> float:
+        """Bound the probability that a coordinate of any sum wraps round."""
+        noise = self.noise(aggregation)
+        ends = (-aggregation.clip, aggregation.clip)
+        kinds = {
+            (block.num_levels, len(block.members), block.modulus)
+            for block in self.layout.blocks
+        }
+        return max(
+            quantize.wrapping.wrap_probability(
+                quantize.stochastic(levels, value_range=ends), noise, count, modulus
+            )
+            for levels, count, modulus in kinds
+        )
+
+    def members(self, cohort: np.ndarray) -> np.ndarray:
+        """Return the clients of a cohort bool[N] in the order of their slots."""
+        return np.asarray(self.order[cohort[self.order]])
+
+    def play(
+        self, survivors: np.ndarray, *, at_end: bool = False
+    ) -> tuple[_trial.History, hetero.SegmentHistory]:
+        """Return what a server can know of rounds, and the sums by segment.
+
+        Args:
+            survivors: bool[J, 5, N], V0 to V4 of each round.
+            at_end: As for `_trial.analyse`.
+        """
+        slots = self.layout.num_participants
+        limits = None if self.threshold is None else np.full(slots, self.threshold)
+        participation = np.zeros((len(survivors), survivors.shape[-1]), np.bool_)
+        sends = []
+        members = []
+        status = []
+        for summed, rows in zip(participation, survivors, strict=True):
+            # in a round without a cohort no one sends, whichever clients have the slots
+            clients = self.members(rows[0]) if rows[0].any() else self.order[:slots]
+            alive = rows[:, clients]
+            outcome = self.layout.outcome(alive, limits)
+            members.append(clients)
+            sends.append(alive[3])
+            status.append(outcome.block_status)
+            summed[clients[outcome.summed & (outcome.status == Status.OK)]] = True
+        history = hetero.segment_participation(
+            self.layout,
+            sends,
+            members=members,
+            status=status,
+            num_clients=participation.shape[1],
+        )
+        return analyse_segments(history, participation, at_end=at_end), history
+
+    def facts(self, survivors: np.ndarray, summed: np.ndarray) -> dict[str, Any]:
+        """Return variables of the groups of a study's rounds, and over all rounds.
+
+        `privacy_level`, and `tolerated_byzantine` clients that the rule tolerates in
+        any places: nan in rounds without a learnt sum. `round_seconds` until the last
+        client whose input arrives has sent it, and the `slowest_group` (or subgroup)
+        that it is in. `expansion`: the largest bandwidth expansion factor of any
+        client. A group of which no client is summed is not in its round: level and
+        tolerance are those of the matrix of the other groups.
+
+        Args:
+            survivors: bool[J, 5, N], V0 to V4 of each round.
+            summed: bool[J, N], the clients in each round's mean.
+        """
+        layout = self.layout
+        slots = layout.num_participants
+        level, tolerated, seconds = np.full((3, len(survivors)), np.nan)
+        slowest = []
+        equal = hetero.costs.communication_times(layout, np.ones(slots))
+        group_of = np.zeros(slots, np.int64)
+        for group, column in enumerate(layout.columns):
+            group_of[list(column)] = group
+        matrix = np.asarray(layout.matrix)
+        level_of = functools.cache(
+            lambda groups: hetero.privacy_level(_matrix_of(matrix, groups))
+        )
+        tolerated_of = functools.cache(
+            lambda counts: tolerated_by_rule(self.config, matrix, counts)
+        )
+        for number, rows in enumerate(survivors):
+            members = self.members(rows[0])
+            is_sent = self._sends(rows)[members]
+            if is_sent.any():
+                taken = np.where(is_sent, equal.bits / self.rates[members], 0.0)
+                seconds[number] = taken.max()
+                slowest.append(group_of[taken.argmax()])
+            is_summed = summed[number, members]
+            if is_summed.any():
+                counts = np.bincount(group_of, is_summed, len(layout.columns))
+                level[number] = level_of(tuple(np.flatnonzero(counts).tolist()))
+                tolerated[number] = tolerated_of(tuple(counts.astype(int).tolist()))
+        return {
+            "privacy_level": np.fmin.reduce(level, initial=np.nan),
+            "privacy_level_most": np.fmax.reduce(level, initial=np.nan),
+            "privacy_level_by_round": level,
+            "tolerated_byzantine": np.fmin.reduce(tolerated, initial=np.nan),
+            "tolerated_byzantine_most": np.fmax.reduce(tolerated, initial=np.nan),
+            "tolerated_byzantine_by_round": tolerated,
+            "round_seconds": np.nanmean(seconds) if slowest else np.nan,
+            "round_seconds_by_round": seconds,
+            "slowest_group": float(np.bincount(slowest).argmax())
+            if slowest
+            else np.nan,
+            "expansion": float(equal.expansion.max()),
+        }
+
+    def _sends(self, rows: np.ndarray) -> np.ndarray:
+        """Return the clients whose inputs arrive, bool[N].
+
+        These are V3, unless so many were lost before that all of V3 refuse to send.
+        """
+        asked, advertised, shared = rows[:3].sum(axis=1)
+        limit = max(asked // 2 + 1, 2) if self.threshold is None else self.threshold
+        refuses = shared < limit <= advertised
+        return np.zeros_like(rows[3]) if refuses else rows[3]
+
+
+def _matrix_of(matrix: np.ndarray, groups: Sequence[int]) -> np.ndarray:
+    """Return the matrix of some groups: the others are in no sum of the round."""
+    place = {group: number for number, group in enumerate(groups)}
+    rows = hetero.blocks_of(matrix)
+    labels = np.full((len(rows), len(place)), -1, np.int32)  # each by itself
+    for row, blocks in zip(labels, rows, strict=True):
+        for block in blocks:
+            members = [place[group] for group in block if group in place]
+            if len(members) > 1:
+                row[members] = members[0]
+    return labels
+
+
+def tolerated_by_rule(
+    config: SegmentConfig, matrix: np.ndarray, counts: tuple[int, ...]
+) -> int:
+    """Return how many attackers in any places a rule of `COMBINE` tolerates.
+
+    Args:
+        config: Names the rule.
+        matrix: The segment matrix.
+        counts: The clients of each group that are summed.
+    """
+    if config.combine == "mean":
+        return 0
+    tolerance = hetero.tolerated_byzantine(
+        matrix,
+        trim=config.trim if config.combine == "trimmed" else None,
+        weights=counts,
+        max_nodes=1,
+    )
+    if config.combine == "krum":
+        # Blanchard et al. ask for 2 f + 3 sums in each row; else nothing is known
+        enough = min(tolerance.num_blocks) >= 2 * config.num_byzantine + 3
+        return config.num_byzantine if enough else 0
+    # the median's number also holds for the geometric median: bad sums of less than
+    # half of the weight move it by a bounded distance
+    return tolerance.anywhere
+
+
+def build_segments(
+    seed: int,
+    config: SegmentConfig,
+    selector: Selector,
+    dim: int,
+    threshold: int | None,
+    modulus_bits: int | None = None,
+) -> SegmentStudy | None:
+    """Return a scheme's groups and segments; None if the study has none.
+
+    With noise the rings of all blocks have `modulus_bits`; without noise they are as
+    small as sums are.
+
+    Raises:
+        ConfigurationError: If the update has fewer coordinates than there are segments,
+            or Krum has too few sums for its attackers.
+    """
+    if config.is_plain:
+        return None
+    size, block = sizes_of(selector)
+    if size is None:
+        rule = "must be none where cohorts differ in size"
+        raise ConfigurationError(f"`segments` {rule}; got {config.segments!r}")
+    sizes = config.column_sizes(size, block)
+    rates = client_rates(seed, config, selector.num_clients)
+    slowest = rates
+    # groups hold whole blocks: each goes where its slowest client does
+    if size // block >= len(sizes):
+        slowest = np.repeat(rates.reshape(-1, block).min(axis=1), block)
+    order = np.lexsort((np.arange(len(rates)), slowest))
+    layout = hetero.segment_layout(
+        config.segments,
+        sizes,
+        config.group_levels,
+        dim,
+        subgroups=config.subgroups or None,
+        hybrid_threshold=config.hybrid_threshold,
+        modulus_bits=modulus_bits,
+        allow_small_groups=config.allow_small_groups,
+    )
+    if config.combine == "krum":
+        fewest = min(len(row) for row in hetero.blocks_of(np.asarray(layout.matrix)))
+        least = 2 * config.num_byzantine + 3
+        rule = f"must be another rule: krum needs {least} sums of each segment, 2 f + 3"
+        require(fewest >= least, "combine", rule, f"{fewest} sums")
+    return SegmentStudy(config, layout, order, rates, threshold)
+
+
+def analyse_segments(
+    history: hetero.SegmentHistory, participation: np.ndarray, *, at_end: bool = False
+) -> _trial.History:
+    """Analyse every segment's sums and return the worst of them.
+
+    Strong T and the sizes that the worst and the median client are hidden among are the
+    least of any segment, the rank is the largest, and a client is exposed as soon as
+    any segment of its update is. F and C are of the rounds' sums.
+    """
+    distinct: dict[bytes, _trial.History] = {}
+    for rows, rounds in zip(history.participation, history.rounds, strict=True):
+        key = rows.tobytes() + rounds.tobytes()
+        if key not in distinct:
+            distinct[key] = _trial.analyse_sums(
+                rows, rounds, participation, at_end=at_end
+            )
+
+    def stack(name: str) -> np.ndarray:
+        return np.stack([getattr(segment, name) for segment in distinct.values()])
+
+    rank = stack("rank")
+
+    def least(name: str) -> np.ndarray:
+        """Return the least of the segments, nan if there is none or one is unknown."""
+        values = stack(name)
+        is_unknown = (np.isnan(values) & (rank > 0)).any(axis=0)
+        # no unknown value could be below 1, the value of an exposed client
+        lowest = np.fmin.reduce(values)
+        return np.where(is_unknown & (lowest != 1.0), np.nan, lowest)
+
+    return dataclasses.replace(
+        next(iter(distinct.values())),
+        strong_privacy=stack("strong_privacy").min(axis=0),
+        rank=rank.max(axis=0),
+        hidden_among_worst=least("hidden_among_worst"),
+        hidden_among_median=least("hidden_among_median"),
+        first_exposure=_trial.earliest(stack("first_exposure"), axis=0),
+    )

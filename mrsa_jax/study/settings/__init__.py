@@ -1,0 +1,1 @@
+"""Settings of commands: their fields, tables of names, files, and checks without JAX."""

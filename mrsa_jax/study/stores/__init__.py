@@ -1,0 +1,1 @@
+"""Results on disk: folders of runs, records, views of them, and what made them."""
