@@ -48,13 +48,13 @@ PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile
 check: $(VENV)/.test
 	$(MAKE) -j 2 lint smoke
 smoke: $(VENV)/.test
-	$(BIN)/python -m pytest -q @tests/smoke.txt
+	$(BIN)/python -m pytest -q -m smoke
 
 # a test of it may cost a processor second with empty caches: what costs more is named, far more fails
 test: $(VENV)/.test
 	$(PYTEST) --costs
 
-# the tests of tests/long.txt: dear oracles, notebooks, the site, how-to pages, commands as processes;
+# the tests marked `long`: dear oracles, notebooks, the site, how-to pages, commands as processes;
 # those of the kernels with programs as users get them, all others with programs made quickly
 LONG := -m "long and not slow" --durations=20
 KERNELS := $(addprefix tests/,modular quantize secagg/test_ring_sum.py test_quick_programs.py \

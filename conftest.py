@@ -304,10 +304,9 @@ def few_compiled_programs() -> Iterator[None]:
 
 # ---- tiers: what takes longer waits for `make test-long` and `make test-slow`
 
-# Tests of the middle tier, one a line: a file, a function, or one case of it.
-_LONG = frozenset((_ROOT / "tests" / "long.txt").read_text().split("\n")) - {""}
-_LONG_FILES = {name.partition("::")[0] for name in _LONG}
-_LONG_FUNCTIONS = {name.partition("[")[0] for name in _LONG}
+# Examples in docstrings, which no mark can stand beside, that are of the middle tier.
+_LONG_EXAMPLES = frozenset((_ROOT / "tests" / "long_examples.txt").read_text().split())
+_TIERS = {"long and not slow": "long", "smoke": "smoke"}
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -316,37 +315,50 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
-def _is_of_long_tier(config: pytest.Config) -> bool:
-    return config.option.markexpr.startswith("long and ")
+def _tier(config: pytest.Config) -> str | None:
+    """Return the tier that alone is asked for: then all else need not be collected."""
+    return _TIERS.get(config.option.markexpr)
 
 
 def pytest_ignore_collect(
     collection_path: pathlib.Path, config: pytest.Config
 ) -> bool | None:
-    """Spare the long tier to import files that hold nothing of it."""
-    if _is_of_long_tier(config) and collection_path.is_file():
-        file = collection_path.relative_to(_ROOT).as_posix()
-        return None if file in _LONG_FILES else True
-    return None
+    """Spare a tier to import files that hold nothing of it."""
+    tier = _tier(config)
+    if tier is None or not collection_path.is_file():
+        return None
+    file = collection_path.relative_to(_ROOT).as_posix()
+    has_examples = tier == "long" and any(
+        name.startswith(f"{file}::") for name in _LONG_EXAMPLES
+    )
+    if has_examples or f"pytest.mark.{tier}" in collection_path.read_text():
+        return None
+    return True
 
 
 def pytest_pycollect_makeitem(
-    collector: pytest.Module | pytest.Class, name: str
+    collector: pytest.Module | pytest.Class, obj: object
 ) -> list[pytest.Item] | None:
     """Spare it, too, to make the cases of functions that are not of it."""
-    if _is_of_long_tier(collector.config) and isinstance(collector, pytest.Module):
-        names = {collector.nodeid, f"{collector.nodeid}::{name}"}
-        return None if names & _LONG_FUNCTIONS else []
-    return None
+    tier = _tier(collector.config)
+    if tier is None or not isinstance(collector, pytest.Module):
+        return None
+    marks = [*collector.iter_markers(), *getattr(obj, "pytestmark", [])]
+    return None if any(mark.name == tier for mark in marks) else []
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Take the marks of a tier from cases that they do not name."""
     for item in items:
-        file, _, rest = item.nodeid.partition("::")
-        names = {file, item.nodeid, f"{file}::{rest.partition('[')[0]}"}
-        if names & _LONG:
+        if item.nodeid in _LONG_EXAMPLES:
             item.add_marker("long")
+        case = item.nodeid.partition("[")[2].removesuffix("]")
+        item.own_markers = [
+            mark
+            for mark in item.own_markers
+            if mark.name not in _TIERS.values() or not mark.args or case in mark.args
+        ]
 
 
 # ---- what collection may start: no device, which costs each worker seconds and memory

@@ -63,6 +63,7 @@ def test_programs_are_kept_whenever_it_is_called(
     assert _num_entries(folder) > 0
 
 
+@pytest.mark.long
 def test_a_folder_of_ones_own(tmp_path: pathlib.Path) -> None:
     own, environment = tmp_path / "own", tmp_path / "environment"
     line = _LINE.format(repr(str(own)))

@@ -218,6 +218,7 @@ def test_floats_that_are_meant_compile() -> None:
     assert compiled(_total)(np.asarray([0.5, 1.0])) == 1.5
 
 
+@pytest.mark.smoke
 def test_a_loop_of_residues_refuses_other_types() -> None:
     from mrsa_watch import _loops
 

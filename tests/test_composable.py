@@ -1128,6 +1128,17 @@ def test_every_public_name_is_in_the_table(family: str) -> None:
     assert set(door.__all__) - {*rooms} <= covered | rest <= {*door.__all__} | below
 
 
+@pytest.mark.long(
+    "availability",
+    "federated",
+    "graphs",
+    "hetero",
+    "modular",
+    "privacy",
+    "quantize",
+    "secagg",
+    "selection",
+)
 @pytest.mark.parametrize("family", TABLE)
 def test_runs_inside_transformations(family: str, checks_varying: bool) -> None:
     for name, row in rows_of(family).items():

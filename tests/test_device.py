@@ -86,6 +86,7 @@ def test_tiles_are_of_one_size_and_traced_once(count: int, tile: int) -> None:
     assert words.tolist() == [int(jax.random.bits(key)) for key in keys]
 
 
+@pytest.mark.smoke
 def test_an_unknown_form_is_refused() -> None:
     with pytest.raises(
         ConfigurationError, match=r"`form` must be one of .*; got 'triton'"
@@ -105,6 +106,7 @@ def test_what_was_traced_under_one_form_is_not_run_under_another() -> None:
     assert found == [0, 1, 0]
 
 
+@pytest.mark.smoke
 def test_loops_take_nothing_traced_and_need_numba(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -254,6 +256,7 @@ def test_a_platform_that_jax_cannot_start_is_misuse(
             _device_words.device_in_words()
 
 
+@pytest.mark.long
 def test_commands_say_which_platform_is_missing() -> None:
     command = [
         sys.executable,

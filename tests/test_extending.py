@@ -64,6 +64,7 @@ def names() -> dict[str, Any]:
     return found
 
 
+@pytest.mark.long
 def test_the_selector(names: dict[str, Any]) -> None:
     assert isinstance(names["selector"], Selector)
     history = np.asarray(names["history"])
@@ -80,6 +81,7 @@ def test_the_selector(names: dict[str, Any]) -> None:
     assert (np.asarray(always)[10:].sum(axis=0) == 1).all()
 
 
+@pytest.mark.long
 def test_it_is_studied_compared_and_told_of(names: dict[str, Any]) -> None:
     results = names["results"]
     assert results["scheme"].values.tolist() == ["Longest waiting", "User partition"]
@@ -95,6 +97,7 @@ def test_it_is_studied_compared_and_told_of(names: dict[str, Any]) -> None:
     assert int(judged["rank"][1, -1]) == 12
 
 
+@pytest.mark.long
 def test_a_user_s_file_goes_through_every_command(
     tmp_path: pathlib.Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -129,6 +132,7 @@ def test_a_user_s_file_goes_through_every_command(
     _check_commands("waiting")
 
 
+@pytest.mark.long
 def test_a_user_s_availability_is_swept_and_reported(
     tmp_path: pathlib.Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -166,6 +170,7 @@ def _check_commands(word: str) -> list[list[str]]:
     return commands
 
 
+@pytest.mark.long
 def test_a_user_s_graph_is_simulated_swept_and_reported(
     tmp_path: pathlib.Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -242,6 +247,7 @@ def test_a_file_that_cannot_be_run_is_named(
     assert cli.main(["simulate", "--plugin"]) == 2
 
 
+@pytest.mark.long
 def test_settings_cannot_name_code(tmp_path: pathlib.Path) -> None:
     path = tmp_path / "study.toml"
     path.write_text('plugins = ["waiting.py"]\n[grid]\nseed = [1, 2]\n')
@@ -249,6 +255,7 @@ def test_settings_cannot_name_code(tmp_path: pathlib.Path) -> None:
         mj.study.sweep(path)
 
 
+@pytest.mark.long
 def test_the_graph(names: dict[str, Any]) -> None:
     assert isinstance(names["cliques"](12, 4), GraphModel)
     graph = np.asarray(names["graph"])
@@ -259,6 +266,7 @@ def test_the_graph(names: dict[str, Any]) -> None:
     assert names["rates"].not_private.rate == 1.0
 
 
+@pytest.mark.long
 def test_the_attack(names: dict[str, Any]) -> None:
     isolated = np.asarray(mj.privacy.first_exposure(names["who"])) >= 0
     by_difference = names["error"] < 1e-20
@@ -267,6 +275,7 @@ def test_the_attack(names: dict[str, Any]) -> None:
     assert ((names["solved"] < 1e-20) == isolated).all()
 
 
+@pytest.mark.long
 def test_a_user_s_attack_is_run_swept_drawn_and_reported(
     tmp_path: pathlib.Path,
     monkeypatch: pytest.MonkeyPatch,

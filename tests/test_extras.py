@@ -35,6 +35,7 @@ USES: dict[str, tuple[str, Callable[[], object]]] = {
 }
 
 
+@pytest.mark.long("dp_accounting.pld.privacy_loss_distribution")
 @pytest.mark.parametrize("module", USES)
 def test_the_error_says_how_to_install_it(
     module: str, monkeypatch: pytest.MonkeyPatch

@@ -311,6 +311,7 @@ def _fuzz(folder: pathlib.Path, count: int, seed: int) -> dict[str, tuple[int, i
     return tally
 
 
+@pytest.mark.long
 def test_mutants_of_every_kind_of_file_are_read_or_refused(
     tmp_path: pathlib.Path,
 ) -> None:
@@ -364,6 +365,7 @@ def _zipped_lie(shape: str, held: int) -> bytes:
     return _npz(P_dot_npy=magic + header.encode() + bytes(held))
 
 
+@pytest.mark.long
 def test_logs_that_gave_tracebacks(
     tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -424,6 +426,7 @@ def test_logs_that_gave_tracebacks(
     assert read_log(path).clients == ("a1", "a" + "9" * 900)
 
 
+@pytest.mark.long
 def test_no_file_unpacks_to_more_than_is_allowed(tmp_path: pathlib.Path) -> None:
     path = tmp_path / "log.csv.gz"
     for size in (10**6, 10**6 + 1, 10**8):
@@ -456,6 +459,7 @@ def test_no_file_unpacks_to_more_than_is_allowed(tmp_path: pathlib.Path) -> None
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 2**15  # KiB
 
 
+@pytest.mark.long("text1-`config` must be valid TOML; .*nested too deeply")
 @pytest.mark.parametrize(
     ("text", "message"),
     [
@@ -511,6 +515,7 @@ def test_images_that_gave_tracebacks(tmp_path: pathlib.Path) -> None:
     assert refused > len(packed)
 
 
+@pytest.mark.long
 def test_names_command_no_terminal_and_no_spreadsheet(
     tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -592,6 +597,7 @@ def test_coefficients_of_any_length_are_written() -> None:
     assert "5001 digits" in recipe.text()
 
 
+@pytest.mark.long
 def test_every_character_is_shown_or_stands_as_its_code() -> None:
     marks = [chr(code) for code in range(0x110000)]
     shown = printable("".join(marks))

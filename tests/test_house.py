@@ -187,6 +187,7 @@ def _counts(folder: pathlib.Path) -> Counts:
     return measure_tree(folder)
 
 
+@pytest.mark.long
 def test_families_grow_knowingly() -> None:
     tokens = {name: _counts(PACKAGE / name)["tokens"] for name in TOKENS if name}
     families = {path.parent.name for path in PACKAGE.glob("*/__init__.py")}
@@ -204,6 +205,7 @@ def test_families_grow_knowingly() -> None:
     assert not over + _over(dependencies, {"dependencies": DEPENDENCIES})
 
 
+@pytest.mark.long
 def test_lines_breathe() -> None:
     """Each tree says one fact a line, and all of them are written in plain words."""
     counts = {name: _counts(folder) for name, folder in TREES.items()}
@@ -270,6 +272,7 @@ def test_what_is_over_is_seen() -> None:
     assert _over({"a": 2, "b": 3, "c": 0}, {"a": 2, "b": 2}) == ["b: 3", "c: 0"]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("words", LOADED)
 def test_a_command_loads_what_it_uses(tmp_path: pathlib.Path, words: str) -> None:
     (tmp_path / "log.csv").write_text("round,client\n0,a\n0,b\n1,b\n1,c\n")

@@ -200,6 +200,27 @@ def _parameter(page: pathlib.Path) -> Any:
     return pytest.param(page, marks=marks, id=page.stem)
 
 
+@pytest.mark.long(
+    "adversaries",
+    "attack",
+    "certificates",
+    "choose_a_scheme",
+    "compare_schemes",
+    "differential_privacy",
+    "enforce_blocks",
+    "figure_for_a_paper",
+    "in_your_own_loop",
+    "noise",
+    "one_round",
+    "parts_of_the_vector",
+    "privacy_target",
+    "round",
+    "settings",
+    "sweep",
+    "train",
+    "unequal_bandwidth",
+    "your_own_training",
+)
 @pytest.mark.parametrize("page", [_parameter(page) for page in PAGES])
 def test_a_page_runs(
     page: pathlib.Path, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch

@@ -127,6 +127,7 @@ def test_a_repr_never_fails_and_tells_no_secret() -> None:
     assert repr(_Some(1, b"secret")) == "_Some(one=1, key_material=...)"
 
 
+@pytest.mark.long
 def test_public_values_have_short_reprs() -> None:
     """Of 1,000 clients and 200 rounds, what a notebook shows."""
     history = np.random.default_rng(0).random((200, 1000)) < 0.1
@@ -149,6 +150,7 @@ def test_public_values_have_short_reprs() -> None:
         assert "\n" not in repr(value)
 
 
+@pytest.mark.long
 def test_findings_are_a_line_and_a_table_whatever_they_are_called() -> None:
     evil, P = EVIL + "\x1b[2J\u202e", np.random.default_rng(0).random((12, 60)) < 0.3
     log = privacy.ParticipationLog(
@@ -300,6 +302,7 @@ def _log(text: str) -> privacy.ParticipationLog:
         return privacy.read_log(path)
 
 
+@pytest.mark.long
 def test_a_round_shows_its_sum_and_what_it_cost() -> None:
     adjacency = ~np.eye(4, dtype=bool)
     survivors = np.ones((5, 4), bool)

@@ -113,6 +113,7 @@ DOORS = {
 CASES = [(door, way) for door, (kind, _) in DOORS.items() for way in LEAVES[kind]]
 
 
+@pytest.mark.long("account(strategy=)-nothing above the diagonal")
 @pytest.mark.parametrize(("door", "way"), CASES)
 def test_rounding_is_taken_and_more_is_refused(door, way):
     kind, figure = DOORS[door]

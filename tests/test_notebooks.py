@@ -44,6 +44,7 @@ def _text(output: dict[str, Any]) -> str:
     return "\n".join("".join(part) for part in parts)
 
 
+@pytest.mark.smoke("12_differential_privacy")
 @pytest.mark.parametrize("path", PATHS, ids=lambda path: path.stem)
 def test_stored_as_run_in_order(path: pathlib.Path) -> None:
     assert path.stat().st_size < MOST_BYTES
@@ -134,6 +135,20 @@ def test_the_first_cell_installs_where_the_package_is_missing(
     assert called == [[sys.executable, "-m", "pip", "install", "--quiet", "some.whl"]]
 
 
+@pytest.mark.long(
+    "01_multi_round_leakage",
+    "03_secagg_step_by_step",
+    "04_heterogeneous_quantization",
+    "05_accuracy_against_privacy",
+    "06_attacks",
+    "08_byzantine_clients",
+    "09_availability",
+    "10_audit_your_log",
+    "11_hidden_among",
+    "12_differential_privacy",
+    "13_explore",
+    "14_attributes",
+)
 @pytest.mark.parametrize("path", PATHS, ids=lambda path: path.stem)
 def test_runs_at_a_small_size(
     path: pathlib.Path,

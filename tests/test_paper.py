@@ -78,6 +78,7 @@ def flat(told: Any, path: str = "") -> dict[str, Any]:
     return {path: told}
 
 
+@pytest.mark.long
 def test_numbers_are_those_that_the_package_computes() -> None:
     """Counts, certified and exposed clients exactly.
 

@@ -531,6 +531,7 @@ def _named(kinds: Iterable[Any]) -> set[str]:
     return {kind.__name__ for kind in kinds if not issubclass(kind, Exception)}
 
 
+@pytest.mark.long
 def test_every_public_class_has_a_row() -> None:
     kinds = _named(filter(_is_value_class, _public()))
     assert len(kinds) > 90
@@ -550,6 +551,7 @@ def _inside(value: Any) -> Iterator[Any]:
         yield from _inside(part)
 
 
+@pytest.mark.long
 def test_what_public_functions_return_has_a_row_or_is_inside_of_one() -> None:
     made = _named(type(part) for maker in MAKERS.values() for part in _inside(maker()))
     kinds = [kind for value in _public() for kind in (value, *_returned(value))]
@@ -568,6 +570,7 @@ def other_process() -> Iterator[concurrent.futures.Executor]:
         yield executor
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", MAKERS)
 def test_copies_are_equal(
     name: str, other_process: concurrent.futures.Executor
@@ -598,6 +601,7 @@ def _check_equal(copied: Any, value: Any) -> None:
     assert len({copied, value}) == 1
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", STATEFUL)
 def test_what_has_a_state_is_itself_alone(name: str, tmp_path: pathlib.Path) -> None:
     value = STATEFUL[name](tmp_path)

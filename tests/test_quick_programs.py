@@ -55,6 +55,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Any]]:
 
 # By default the suite compiles everything quickly: `make test-long` runs this one with
 # both ways.
+@pytest.mark.long
 @pytest.mark.parametrize("name", FOUND)
 def test_both_ways_say_the_same(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_programs, "LITTLE", sys.maxsize)

@@ -41,6 +41,7 @@ def _blocks(
     return re.findall(rf"```{language}\n(.*?)```", text, re.DOTALL)
 
 
+@pytest.mark.long
 def test_the_tour_prints_what_it_says() -> None:
     session = "\n".join(_blocks("pycon", README + TOUR))
     test = doctest.DocTestParser().get_doctest(session, {}, "tour", "tour.md", 0)
@@ -53,6 +54,7 @@ def test_the_tour_prints_what_it_says() -> None:
     assert outcome.failed == 0, "".join(printed)
 
 
+@pytest.mark.long
 def test_python_snippets_run_and_say_what_they_promise() -> None:
     tutorials = [  # the others are run by tests/test_how_to.py
         PAGES[f"docs/tutorials/{name}.md"] for name in ("audit_a_log", "python_api")
@@ -82,6 +84,7 @@ def test_python_snippets_run_and_say_what_they_promise() -> None:
     assert np.asarray(first).tolist() == [2, 2, 2]
 
 
+@pytest.mark.long
 def test_the_figures_of_hidden_among_are_those_of_its_page() -> None:
     names: dict[str, object] = {}
     (code,) = _blocks("python", HIDDEN)
@@ -94,6 +97,7 @@ def test_the_figures_of_hidden_among_are_those_of_its_page() -> None:
     assert np.allclose(names["worst"], (1.16, 4), atol=0.005)  # type: ignore[arg-type]
 
 
+@pytest.mark.long
 def test_commands_parse(
     tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -134,6 +138,7 @@ def test_make_targets_exist() -> None:
         assert re.search(rf"^{target}:", makefile, re.MULTILINE), target
 
 
+@pytest.mark.smoke
 def test_the_printed_table_has_todays_columns() -> None:
     (text,) = _blocks("text", TOUR)
     # shown where clients sum by segments, add noise, or have whole-number values;
@@ -162,6 +167,7 @@ def test_figures_and_links_exist(name: str) -> None:
             assert anchor in _anchors(page.read_text(encoding="utf-8")), link
 
 
+@pytest.mark.smoke
 def test_references_are_defined_and_used() -> None:
     for text in (README, SCHEMES):
         used = set(re.findall(r"\]\[([a-z]+)\]", text))

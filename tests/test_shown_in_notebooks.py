@@ -66,6 +66,7 @@ def test_lines_and_rounds_show_theirs() -> None:
     assert cells(played._repr_html_()).tolist() == [[3, 1, 2, 0]]
 
 
+@pytest.mark.long
 def test_what_has_no_values_is_shown_without_a_picture() -> None:
     found: list[Any] = []
 

@@ -94,6 +94,7 @@ def _ours(
     return int(out[0]), int(out[1])
 
 
+@pytest.mark.smoke("13-counter1-key1-expected1")
 @pytest.mark.parametrize(("rounds", "counter", "key", "expected"), KNOWN)
 def test_generator_gives_the_published_vectors(
     rounds: int,
@@ -116,12 +117,14 @@ def test_words_are_the_documented_counters() -> None:
         assert client_words(key, 40, word).tolist() == expected
 
 
+@pytest.mark.long
 def test_word_does_not_depend_on_how_many_clients_there_are() -> None:
     many = np.asarray(client_words(as_key(1), 1000))
     for n in (1, 2, 7, 120):
         assert (np.asarray(client_words(as_key(1), n)) == many[:n]).all()
 
 
+@pytest.mark.long
 def test_trials_are_trailing_axes() -> None:
     keys = jax.vmap(lambda t: trial_key(as_key(3), t))(jnp.arange(6, dtype=jnp.uint32))
     batch = client_words(keys.reshape(2, 3), 9)
@@ -170,6 +173,7 @@ def _assert_balanced(bits: np.ndarray) -> None:
     assert np.abs(z).max() < stats.norm.isf(FALSE_FAILURE / 2 / z.size)
 
 
+@pytest.mark.long
 def test_every_bit_of_every_client_is_fair(words: np.ndarray) -> None:
     for bit in range(32):
         _assert_balanced((words >> np.uint32(bit) & 1).reshape(words.shape[0], -1))
@@ -306,6 +310,7 @@ def test_words_are_symmetric_and_distinct() -> None:
     assert len(lower) - len(np.unique(lower)) <= 2
 
 
+@pytest.mark.long
 def test_trials_are_trailing_axes_of_pairs() -> None:
     keys = jax.vmap(lambda t: trial_key(as_key(3), t))(jnp.arange(6, dtype=jnp.uint32))
     batch = pair_words(keys.reshape(2, 3), 5)

@@ -79,6 +79,7 @@ SURROUNDINGS: dict[str, tuple[dict[str, str | None], str]] = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", SURROUNDINGS)
 def test_an_audit_and_a_watch_are_the_same_everywhere(
     folder: pathlib.Path, name: str
@@ -92,6 +93,7 @@ def test_an_audit_and_a_watch_are_the_same_everywhere(
     assert sorted(path.name for path in folder.iterdir()) == ["log.csv", "log.jsonl"]
 
 
+@pytest.mark.long
 def test_a_damaged_cache_is_made_again(
     folder: pathlib.Path, tmp_path: pathlib.Path
 ) -> None:
@@ -113,6 +115,7 @@ def test_a_damaged_cache_is_made_again(
     assert (out, errors) == (expected, "")
 
 
+@pytest.mark.long
 def test_where_nothing_can_be_kept_it_is_said_once(
     folder: pathlib.Path, tmp_path: pathlib.Path
 ) -> None:
@@ -420,6 +423,7 @@ def _is_another_possible() -> bool:
     return done.returncode == 0
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("name", "command"), _covering())
 def test_some_commands_in_every_surrounding(
     place: pathlib.Path,

@@ -39,6 +39,7 @@ def test_with_a_dear_child():
     code = "import time\\nwhile time.process_time() < 1: pass"
     subprocess.run([sys.executable, "-c", code], check=True)
 
+@pytest.mark.long
 @pytest.mark.parametrize("case", range(2))
 def test_listed(case):
     spend(1)
@@ -58,17 +59,15 @@ def test_compiles_a_loop():
 """
 
 
-@pytest.mark.parametrize("name", ["long", "smoke"])
-def test_lists_name_tests_that_there_are_once_each(name: str) -> None:
-    lines = (ROOT / "tests" / f"{name}.txt").read_text().splitlines()
-    assert lines
+def test_examples_of_the_long_tier_are_there_once_each() -> None:
+    lines = (ROOT / "tests" / "long_examples.txt").read_text().splitlines()
     assert lines == sorted(set(lines))
     for line in lines:
-        file, _, test = line.partition("::")
-        function = test.partition("[")[0].rpartition("::")[2].rpartition(".")[2]
-        assert function in (ROOT / file).read_text(), line
+        file, _, example = line.partition("::")
+        assert example.rpartition(".")[2] in (ROOT / file).read_text(), line
 
 
+@pytest.mark.long
 def test_too_dear_a_test_fails_the_session(tmp_path: pathlib.Path) -> None:
     (tmp_path / "tests").mkdir()
     shutil.copy(ROOT / "pyproject.toml", tmp_path)
@@ -80,7 +79,7 @@ def test_too_dear_a_test_fails_the_session(tmp_path: pathlib.Path) -> None:
         assert rules.count(usual) == 1
         rules = rules.replace(usual, own)
     (tmp_path / "conftest.py").write_text(rules)
-    (tmp_path / "tests" / "long.txt").write_text("tests/test_dear.py::test_listed\n")
+    (tmp_path / "tests" / "long_examples.txt").touch()
     (tmp_path / "tests" / "test_dear.py").write_text(DEAR)
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-n", "1", "--costs", "tests"],
@@ -100,13 +99,14 @@ def test_too_dear_a_test_fails_the_session(tmp_path: pathlib.Path) -> None:
     assert "test_compiles_a_loop" not in told
 
 
+@pytest.mark.long
 def test_a_file_that_makes_jax_values_at_its_import_is_an_error(
     tmp_path: pathlib.Path,
 ) -> None:
     (tmp_path / "tests").mkdir()
     for name in ("pyproject.toml", "conftest.py"):
         shutil.copy(ROOT / name, tmp_path)
-    shutil.copy(ROOT / "tests" / "long.txt", tmp_path / "tests")
+    shutil.copy(ROOT / "tests" / "long_examples.txt", tmp_path / "tests")
     for name, value in (
         ("a_numpy", "numpy.ones(2)"),
         ("b_jax", "jax.numpy.ones(2)"),

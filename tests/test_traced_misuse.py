@@ -319,6 +319,21 @@ def is_nothing(found: Any) -> bool:
     )
 
 
+@pytest.mark.long(
+    "federated.local_sgd(clip_norm)",
+    "federated.local_sgd(learning_rate)",
+    "federated.local_sgd(momentum)",
+    "federated.local_sgd(proximal)",
+    "federated.local_sgd(weight_decay)",
+    "hetero.decode(counts)",
+    "privacy.hidden_among(memory)",
+    "selection.batch_partitioning(cohort_size)",
+    "selection.batch_partitioning(privacy_target)",
+    "selection.partition(cohort_size)",
+    "selection.power_of_choice(cohort_size)",
+    "selection.uniform(cohort_size)",
+    "selection.weighted(cohort_size)",
+)
 @pytest.mark.parametrize("name", ROWS)
 def test_what_is_out_of_range_gives_no_plausible_value(name: str) -> None:
     row = ROWS[name]
@@ -334,6 +349,7 @@ def test_what_is_out_of_range_gives_no_plausible_value(name: str) -> None:
             row.call(value)
 
 
+@pytest.mark.long
 def test_a_batch_has_figures_where_its_numbers_make_sense() -> None:
     rhos = jnp.asarray([0.5, -0.5, 0.9, 2.0])
     found = np.asarray(jax.vmap(lambda rho: privacy.hidden_among(P, memory=rho))(rhos))
@@ -377,6 +393,7 @@ def test_what_must_be_known_is_refused_where_it_is_traced(name: str) -> None:
         )
 
 
+@pytest.mark.long
 def test_integers_of_64_bits_are_not_cut_to_32() -> None:
     with jax.enable_x64(True):
         wide = np.int64(2**32 + 2)

@@ -49,6 +49,7 @@ FLOATS: dict[str, Callable[[], Any]] = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", FLOATS)
 def test_errors_of_floats_are_a_users_own(name: str) -> None:
     expected = FLOATS[name]()
@@ -132,6 +133,7 @@ def test_what_is_no_fault_of_drawing_is_raised(
     assert not caplog.records
 
 
+@pytest.mark.long
 def test_a_command_is_complete_without_its_pictures(
     tmp_path: pathlib.Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -149,6 +151,7 @@ def test_a_command_is_complete_without_its_pictures(
     assert "figure fairness_gap could not be drawn" in caplog.text
 
 
+@pytest.mark.long
 def test_a_backend_that_there_is_not() -> None:
     code = (
         "import os, mrsa_jax as mj\n"

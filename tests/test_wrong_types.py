@@ -17,6 +17,8 @@ import typing
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import pytest
+
 WRONG = {
     "text": "5",
     "none": None,
@@ -428,6 +430,7 @@ def _try() -> dict[str, Any]:
     return {"unnamed": unnamed, "accepted": accepted, "count": count}
 
 
+@pytest.mark.long
 def test_wrong_types_are_named() -> None:
     done = subprocess.run(
         [sys.executable, "-W", "ignore", __file__],

@@ -91,6 +91,7 @@ SIX = np.asarray(
 )
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", BROKEN)
 def test_each_standard_breakage_is_found_and_nothing_is_said_of_a_sound_one(
     name: str,
@@ -153,6 +154,7 @@ def test_the_smallest_violation_that_trials_find_is_found() -> None:
     assert CanaryScores(np.zeros(3), np.zeros(3)).smallest_found(1.0) == np.inf
 
 
+@pytest.mark.long
 def test_known_others_leave_what_the_ledger_says(
     mechanism: mj.dp.RingMechanism,
 ) -> None:
@@ -178,6 +180,7 @@ def test_known_others_leave_what_the_ledger_says(
             assert abs(measured - exact) < 4.5 * np.sqrt(exact * (1 - exact) / TRIALS)
 
 
+@pytest.mark.long
 def test_less_noise_than_the_ledger_counts_is_refuted(
     mechanism: mj.dp.RingMechanism,
 ) -> None:
@@ -196,6 +199,7 @@ def test_less_noise_than_the_ledger_counts_is_refuted(
     assert scores.residuals.faults() == ("less noise than planned",)
 
 
+@pytest.mark.long
 def test_unknown_others_hide_more(mechanism: mj.dp.RingMechanism) -> None:
     audit = mj.attacks.canaries(1, mechanism, spread=0.4)
     noise = mechanism.noise.variance * np.maximum(HISTORY.sum(axis=1), 1)

@@ -44,6 +44,7 @@ def _first_layer() -> tuple[np.ndarray, np.ndarray]:
     return np.asarray(layer["kernel"]), np.asarray(layer["bias"])
 
 
+@pytest.mark.smoke("nan")
 @pytest.mark.parametrize("tolerance", [0.0, 1.0, -1.0, float("nan")])
 def test_bad_tolerance(tolerance: float) -> None:
     with pytest.raises(

@@ -107,6 +107,7 @@ def test_without_noise_the_matrix_and_the_updates_are_recovered(seed: int) -> No
     np.testing.assert_allclose(got.estimates, expected, atol=1e-9)
 
 
+@pytest.mark.long
 def test_clients_with_equal_counts_are_told_apart_but_not_named() -> None:
     history = _rounds(24, 6, 2, 1, 5)
     # the same count, another order, in every interval
@@ -138,6 +139,7 @@ def test_blocks_that_only_move_together_stay_together() -> None:
     )
 
 
+@pytest.mark.long
 def test_sums_that_change_a_little() -> None:
     history = _rounds(40, 8, 3, 1, 7)
     got = disaggregation().run(0, _view(history, noise=0.05, dim=400))
@@ -147,6 +149,7 @@ def test_sums_that_change_a_little() -> None:
     assert 0 < got.residual.max() < 0.1
 
 
+@pytest.mark.long
 def test_the_relaxation_alone_never_claims_what_it_did_not_find() -> None:
     history = _rounds(16, 12, 4, 1, 8)
     got = disaggregation(seconds=0.0, num_steps=20, restarts=1).run(
@@ -176,6 +179,7 @@ def test_too_few_rounds_explain_nothing(monkeypatch: pytest.MonkeyPatch) -> None
     assert not got.is_explained.any()
 
 
+@pytest.mark.long
 def test_who_never_or_always_took_part() -> None:
     history = _rounds(16, 4, 2, 1, 10)
     history = np.concatenate(
@@ -194,6 +198,7 @@ def test_projected_sums_keep_their_column_space() -> None:
     assert both == np.linalg.matrix_rank(narrow) == 4
 
 
+@pytest.mark.long
 @given(st.integers(0, 2**32 - 1))
 def test_capped_entries_are_the_nearest(seed: int) -> None:
     """Against the optimality conditions: one multiplier an interval."""

@@ -108,6 +108,7 @@ def test_rejects_views_and_trials():
         attack.test(P[None])
 
 
+@pytest.mark.long
 def test_its_mu_is_the_formulas():
     rng = np.random.default_rng(0)
     for noise in (0.0, 0.3, "each", "all"):
@@ -153,6 +154,7 @@ def test_a_view_is_scored_along_the_shift():
     np.testing.assert_allclose(across, score, rtol=1e-9)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kernel", [None, 0.9 * np.ones((8, 8)) + 0.1 * np.eye(8)])
 @pytest.mark.parametrize("noise", [0.0, 0.4])
 def test_simulated_rounds_attain_the_formula(noise, kernel):

@@ -120,6 +120,7 @@ for n, size, blocks in ((12, 6, 3), (24, 8, 4), (24, 12, 1)):
 """
 
 
+@pytest.mark.long
 def test_histories_are_the_same_on_every_processor():
     """OpenBLAS rounds otherwise on each.
 
@@ -153,6 +154,7 @@ def test_it_learns_what_clients_accept_and_no_more():
     assert len(np.unique(kept, axis=1).T) == N // T
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("candidates", [1, 32])
 def test_obedient_clients_are_exposed_and_those_who_keep_blocks_are_not(candidates):
     server = exposing_server(N, 6, T, candidates)
@@ -164,6 +166,7 @@ def test_obedient_clients_are_exposed_and_those_who_keep_blocks_are_not(candidat
     assert mj.privacy.strong_privacy(kept.participation) == T
 
 
+@pytest.mark.long
 def test_what_it_chooses_exposes_sooner_than_chance():
     chosen, random = (
         [
@@ -179,6 +182,7 @@ def test_what_it_chooses_exposes_sooner_than_chance():
     assert sum(chosen) < 0.8 * sum(random)
 
 
+@pytest.mark.long
 def test_real_clients_are_exposed_unless_they_keep_blocks():
     """Its lists are who is left in V3 of real rounds.
 

@@ -111,6 +111,7 @@ def test_total_variation_by_hand() -> None:
     np.testing.assert_allclose(total_variation(pair), [down + across, 0.0], atol=1e-6)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("method", ["cosine", "euclidean"])
 def test_the_truth_is_at_no_distance(method: Any) -> None:
     view = _view([5, 9], rate=1.0)
@@ -123,6 +124,7 @@ def test_the_truth_is_at_no_distance(method: Any) -> None:
     assert float(other) > 1e-3
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("method", "rate", "least"), [("cosine", 0.1, 20.0), ("euclidean", 1, 30)]
 )
@@ -149,6 +151,7 @@ def test_one_image_is_recovered(method: Any, rate: float, least: float) -> None:
     assert float(got.distance[int(got.best)]) == pytest.approx(expected, abs=1e-5)
 
 
+@pytest.mark.long
 def test_pixels_stay_in_their_range() -> None:
     attack = gradient_inversion(num_steps=30, step_size=0.5, pixel_range=(0.2, 0.6))
     images = attack.run(0, _view([4, 8])).images
@@ -156,6 +159,7 @@ def test_pixels_stay_in_their_range() -> None:
     assert images.max() <= np.float32(0.6)
 
 
+@pytest.mark.long
 def test_updates_side_by_side_are_attacked_each_on_its_own() -> None:
     """The second of two updates gets what it gets when the first is another."""
     pairs = [[2, 3], [4, 5], [6, 7]]
@@ -177,6 +181,7 @@ def test_updates_side_by_side_are_attacked_each_on_its_own() -> None:
     assert np.abs(one.images[0] - other.images[0]).max() > 0.01
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("chosen", [[0], [1], [2, 5, 11], list(range(12, 20))])
 @pytest.mark.parametrize("rate", [0.01, 1.0])
 def test_labels_are_told_from_the_last_bias(chosen: list[int], rate: float) -> None:
@@ -220,6 +225,7 @@ def test_labels_of_noise() -> None:
     assert len(np.unique(labels)) == 10
 
 
+@pytest.mark.long
 def test_labels_cannot_be_told_from_two_biases_of_as_many_entries() -> None:
     view = _view([3], model=mj.federated.mlp(10, hidden_sizes=(10,)))
     with pytest.raises(
@@ -228,6 +234,7 @@ def test_labels_cannot_be_told_from_two_biases_of_as_many_entries() -> None:
         inferred_labels(view)
 
 
+@pytest.mark.long
 def test_a_constant_image_is_an_image() -> None:
     images = jnp.full((1, *SHAPE), 0.5, jnp.float32)
     parameters = mj.federated.initial_parameters(1, MODEL, SHAPE)
@@ -242,6 +249,7 @@ def test_a_constant_image_is_an_image() -> None:
     assert float(total_variation(jnp.asarray(start))[0]) > 0.5
 
 
+@pytest.mark.long
 def test_devices_do_not_change_a_restart() -> None:
     first, second = _view([7]), _view([5])
     targets = jnp.stack([-first.update, -second.update])

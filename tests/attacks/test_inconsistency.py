@@ -33,6 +33,7 @@ def _clients() -> tuple[mj.data.ClientData, jax.Array]:
     return clients, mj.federated.initial_parameters(0, MODEL, SHAPE)
 
 
+@pytest.mark.long
 def test_misuse() -> None:
     clients, parameters = _clients()
     attack = model_inconsistency(MODEL, _trainer(), _quantizer())
@@ -57,6 +58,7 @@ MODELS = [
 ]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("model", "shape"), MODELS, ids=["mlp", "lenet", "cnn"])
 def test_a_silenced_model_learns_its_last_bias_only(
     model: Any, shape: tuple[int, ...]
@@ -103,6 +105,7 @@ def test_only_the_target_is_sent_the_model(monkeypatch: pytest.MonkeyPatch) -> N
     np.testing.assert_allclose(got.update, model / 2, atol=3 / 2**16)
 
 
+@pytest.mark.long
 def test_the_sum_is_the_targets_update() -> None:
     clients, parameters = _clients()
     got = model_inconsistency(MODEL, _trainer(), _quantizer()).run(
@@ -119,6 +122,7 @@ def test_the_sum_is_the_targets_update() -> None:
     assert got.error < 1e-3
 
 
+@pytest.mark.long
 def test_pads_bound_to_the_model_hide_it() -> None:
     clients, parameters = _clients()
     attack = model_inconsistency(MODEL, _trainer(), _quantizer(), is_bound=True)
@@ -131,6 +135,7 @@ def test_pads_bound_to_the_model_hide_it() -> None:
     assert words.std() == pytest.approx(spread, rel=0.1)
 
 
+@pytest.mark.long
 def test_whole_blocks_hide_nothing_unless_clients_sign_their_model(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -81,6 +81,7 @@ def test_misuse_of_views_and_outputs() -> None:
         )
 
 
+@pytest.mark.smoke
 def test_errors_need_equal_shapes() -> None:
     with pytest.raises(mj.ConfigurationError, match="`estimates` must have the shape"):
         mj.attacks.reconstruction_error(np.ones((2, 3)), np.ones((3, 3)))
@@ -282,6 +283,7 @@ def test_files_are_read_and_written_in_pieces(
         mj.attacks.least_squares(history, sums)
 
 
+@pytest.mark.long("0", "1")
 @pytest.mark.parametrize("seed", range(5))
 def test_frozen_models_fall_as_the_privacy_engine_predicts(seed: int) -> None:
     """Orthonormal updates: nobody's resembles another's, so each error is 1 - leverage."""
@@ -298,6 +300,7 @@ def test_frozen_models_fall_as_the_privacy_engine_predicts(seed: int) -> None:
     assert errors[~exposed].min() > 1e-3
 
 
+@pytest.mark.long
 def test_predicted_error_of_updates_that_change() -> None:
     """Of a linear estimate A of x from P x + z, by hand.
 

@@ -80,6 +80,10 @@ def test_misuse_of_the_attack(settings: dict[str, Any], message: str) -> None:
         )
 
 
+@pytest.mark.long(
+    "changes0-`parameters` must have the model's 2410 entries",
+    "changes1-`parameters` must be finite",
+)
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
@@ -114,6 +118,7 @@ def test_the_adversary_needs_samples_of_its_own() -> None:
         inspect.unwrap(_membership.Membership.run)(attack, 0, other)
 
 
+@pytest.mark.long
 def test_logits_of_the_true_label_by_their_definition() -> None:
     view, _ = _view()
     models = jnp.stack([jnp.asarray(view.parameters), jnp.asarray(view.start)])
@@ -149,6 +154,7 @@ def _scores(method: str) -> tuple[Any, np.ndarray]:
     ), is_member
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("method", METHODS)
 def test_plain_overfitted_models_give_their_members_away(method: str) -> None:
     got, is_member = _scores(method)
@@ -159,6 +165,7 @@ def test_plain_overfitted_models_give_their_members_away(method: str) -> None:
     np.testing.assert_array_equal(got.called, got.scores >= got.threshold)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("method", METHODS)
 def test_padded_models_give_nothing_away(method: str) -> None:
     """The scores of a model that is noise say nothing of who trained it."""
@@ -218,6 +225,7 @@ def test_likelihood_ratio_of_given_answers(monkeypatch: pytest.MonkeyPatch) -> N
     np.testing.assert_allclose(got[0], expected, rtol=1e-12)
 
 
+@pytest.mark.long
 def test_threshold_by_brute_force() -> None:
     view, _ = _view()
     attack = membership("loss", _trainer(), num_shadows=2, shadow_size=SIZE)
@@ -234,6 +242,7 @@ def test_threshold_by_brute_force() -> None:
     assert balanced(threshold) == pytest.approx(max(balanced(cut) for cut in values))
 
 
+@pytest.mark.long
 def test_likelihood_ratio_by_its_formula() -> None:
     view, _ = _view()
     attack = membership("likelihood_ratio", _trainer(), num_shadows=6, shadow_size=SIZE)

@@ -78,6 +78,7 @@ def test_misuse_of_the_views() -> None:
         identified(np.ones((2, 8, 8, 1)), np.ones((3, 8, 8, 1)))
 
 
+@pytest.mark.smoke
 def test_likeness_by_hand() -> None:
     people = np.stack([np.eye(3), 1 - np.eye(3), np.tri(3)])[..., None]
     noisy = 3 * people + 2 + np.random.default_rng(0).normal(0, 0.1, people.shape)
@@ -88,6 +89,7 @@ def test_likeness_by_hand() -> None:
     assert identified(np.stack([noisy, flat]), people).shape == (2, 3)
 
 
+@pytest.mark.long
 def test_a_model_in_the_clear_shows_its_classes() -> None:
     parameters, means = _trained()
     got = model_inversion().run(None, _view(parameters))
@@ -101,6 +103,7 @@ def test_a_model_in_the_clear_shows_its_classes() -> None:
     assert got.confidence.min() > 0.8
 
 
+@pytest.mark.long
 def test_models_side_by_side() -> None:
     parameters, _ = _trained()
     attack = model_inversion(num_steps=40, smoothness=0.1)
@@ -110,6 +113,7 @@ def test_models_side_by_side() -> None:
     np.testing.assert_allclose(both.images[1], alone.images, atol=1e-6)
 
 
+@pytest.mark.long
 def test_padded_uploads_show_nothing() -> None:
     """Uniform codes in the ring: who is identified is a draw of 1 in 10, 30 times 10."""
     parameters, means = _trained()

@@ -81,6 +81,7 @@ def test_misuse_of_rounds(changes: dict[str, Any], message: str) -> None:
         run(7, MODEL, start, clients, **(options | changes))
 
 
+@pytest.mark.long
 def test_the_rounds_are_those_of_training() -> None:
     clients, start = _clients()
     kept = _kept()
@@ -102,6 +103,7 @@ def test_the_rounds_are_those_of_training() -> None:
     np.testing.assert_array_equal(kept.view.participation, HISTORY[kept.rounds])
 
 
+@pytest.mark.long
 def test_a_server_that_adds_a_part_of_the_update() -> None:
     clients, start = _clients()
     slow = mj.federated.train(
@@ -121,6 +123,7 @@ def test_a_server_that_adds_a_part_of_the_update() -> None:
     assert (kept.change[:3] < _kept().change[:3]).all()
 
 
+@pytest.mark.long
 def test_what_was_sent() -> None:
     """Frozen, what `client_updates` gives; who sent nothing has zeros."""
     clients, start = _clients()
@@ -155,6 +158,7 @@ def test_misuse_of_a_round() -> None:
         wire_round(0, np.ones((3, 3), np.float32), _quantizer(), modulus_bits=17)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("chance", [1.0, 0.9])
 def test_pads_cancel_in_the_sum_and_hide_each_upload(chance: float) -> None:
     values = np.random.default_rng(0).uniform(-1, 1, (6, 400)).astype(np.float32)

@@ -152,6 +152,7 @@ def test_misuse_of_membership(
         attacks.membership_score(scores, np.asarray(members), **more)
 
 
+@pytest.mark.smoke
 def test_membership_by_hand() -> None:
     scores = [0.9, 0.8, 0.8, 0.4, 0.3, 0.1]
     members = np.array([True, False, True, True, False, False])
@@ -170,6 +171,7 @@ def test_membership_by_hand() -> None:
     assert np.isnan(nobody.precision)
 
 
+@pytest.mark.smoke
 def test_membership_rates_by_brute_force() -> None:
     generator = np.random.default_rng(3)
     members = generator.random(200) < 0.5

@@ -76,6 +76,7 @@ def test_zero_and_one_are_exact() -> None:
     assert (np.asarray(online) == [[True], [False], [True], [False]]).all()
 
 
+@pytest.mark.smoke
 def test_thresholds_are_exact_multiples() -> None:
     words = on_device([0, 1, 2**31 - 1, 2**31, 2**32 - 2, 2**32 - 1], jnp.uint32)
 

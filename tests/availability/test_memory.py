@@ -156,6 +156,7 @@ def _words(seed: int, n: int, rounds: int) -> tuple[np.ndarray, np.ndarray]:
 # ---- Markov
 
 
+@pytest.mark.long
 def test_chains_on_the_same_words() -> None:
     p, m = np.array([0.1, 0.5, 0.75, 0.0, 1.0]), np.array([3.0, 2.0, 8.0, 5.0, 2.0])
     first, later = _words(3, 5, 80)
@@ -193,6 +194,7 @@ def test_a_chain_follows_its_words() -> None:
         assert (np.asarray(online) == expected).all()
 
 
+@pytest.mark.long
 def test_chains_are_stationary_from_the_first_round() -> None:
     """Binomial counts over trials in rounds 0, 1 and 9, for short and long absences."""
     p = np.array([0.1, 0.3, 0.6, 0.9])
@@ -210,6 +212,7 @@ def test_chains_are_stationary_from_the_first_round() -> None:
     assert not (online[:, 1:, 3] & online[:, :-1, 3]).any()
 
 
+@pytest.mark.long
 def test_absences_last_as_long_as_asked() -> None:
     """Every offline round is left with chance 1/m, whatever came before.
 
@@ -227,6 +230,7 @@ def test_absences_last_as_long_as_asked() -> None:
             assert returns <= stats.binom.isf(tail, total, 1 / m[i])
 
 
+@pytest.mark.long
 def test_correlation_of_rounds() -> None:
     """(1 - 1/m - p/((1-p) m))^d at distance d, from 40,000 trials (5.5 standard errors)."""
     p, m, trials = 0.4, 6.0, 40_000
@@ -253,6 +257,7 @@ def test_short_absences_are_independent_rounds() -> None:
 # ---- cycles
 
 
+@pytest.mark.long
 def test_cycles_on_the_same_words() -> None:
     rates, phase = np.array([0.0, 0.9, 0.4, 1.0]), np.array([0, 1, -1, 6])
     _, later = _words(5, 4, 50)
@@ -277,6 +282,7 @@ def test_a_day_by_hand() -> None:
     np.testing.assert_allclose(chances, [0.75, 0.5, 0.25, 0.5], atol=2**-32)
 
 
+@pytest.mark.long
 def test_cosine() -> None:
     """Frequencies at each place of the cycle, over trials.
 
@@ -297,6 +303,7 @@ def test_cosine() -> None:
     assert _online(0, extreme, 3, 4, 2).tolist() == [[[False] * 3, [True] * 3] * 2] * 2
 
 
+@pytest.mark.long
 def test_a_flat_cycle_is_independent() -> None:
     flat = _online(9, independent(0.3), 3, 20, 2)
     for model in (diurnal(0.3, 0.0, 4, [0, 1, 2]), cyclic([0.3] * 4), cyclic(0.3, 5)):
@@ -317,6 +324,7 @@ def test_a_trace_row_by_row(beyond: Any) -> None:
         assert (np.asarray(row) == (TRACE[j % 5] & (beyond == "repeat" or j < 5))).all()
 
 
+@pytest.mark.long
 def test_traces_repeat_or_end() -> None:
     again = _online(0, replay(TRACE), 6, 13, 2)
     assert (again == TRACE[np.arange(13) % 5]).all()
@@ -343,6 +351,7 @@ def test_random_starts_are_uniform_rows() -> None:
     assert ((counts - 800) ** 2 / 800).sum() < stats.chi2.isf(FALSE_FAILURE, 4)
 
 
+@pytest.mark.long
 def test_models_of_many_clients_are_linear_in_memory() -> None:
     n = 200_000
     for model in (markov(0.3, 5.0), diurnal(0.3, 0.2, 24, np.arange(n) % 24)):

@@ -89,6 +89,7 @@ def test_steps_are_left_as_often_as_they_should(rate: float) -> None:
         assert law.ppf(1e-6 / 24) <= left <= law.isf(1e-6 / 24)
 
 
+@pytest.mark.long
 def test_draws_do_not_depend_on_the_number_of_clients_or_trials() -> None:
     model = independent_steps(0.4)
     many = model.sample(as_key(5), jnp.ones(50, jnp.bool_))

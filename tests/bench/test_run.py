@@ -115,6 +115,7 @@ def test_histories_of_whole_blocks() -> None:
     assert np.linalg.matrix_rank(rounds.astype(float)).max() < 12
 
 
+@pytest.mark.smoke("3")
 @pytest.mark.parametrize("size", [3, 12])
 def test_the_numpy_peer_selects_whole_blocks_of_available_clients(size: int) -> None:
     peer = selection.NumPySelection(120, 12, size, "least_used")

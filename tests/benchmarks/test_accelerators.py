@@ -93,6 +93,7 @@ ENTRY %main (x: f32[8,4], k: s32[]) -> f32[4] {
 """
 
 
+@pytest.mark.smoke
 def test_a_text_worked_by_hand() -> None:
     found = _hlo.Program(_TEXT)
     # fusion 1, loop 5 x (3 x 2 + 1), open loop 1, dearer branch 3, call 1
@@ -247,6 +248,7 @@ def test_arguments_are_filled() -> None:
     assert set(np.asarray(found[3]).tolist()) <= {0, 1}
 
 
+@pytest.mark.long
 def test_every_row_is_built_at_both_sizes() -> None:
     for path in _hot_paths.HOT_PATHS.values():
         assert path.bounds

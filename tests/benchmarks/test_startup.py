@@ -67,6 +67,7 @@ def test_a_cold_start_has_empty_caches_of_its_own_each_time(
         assert _startup._start(_program(code), tmp_path, ["empty"], is_cold=True) == ""
 
 
+@pytest.mark.long
 def test_a_case_that_does_not_start_has_no_time() -> None:
     with pytest.raises(harness.ResultsDifferError, match="must be a known command"):
         _startup.starts("simulte")

@@ -14,6 +14,7 @@ SMALL = "advise --num-clients 6 --cohort-size 3"
 WORDS = [*SMALL.split(), "--dropout-rates", "0.1", "--trials", "0"]
 
 
+@pytest.mark.smoke
 def test_the_advice_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
     assert main([*WORDS, "--loss-rate", "0.1"]) == 0
     printed = " ".join(capsys.readouterr().out.split())
@@ -71,6 +72,7 @@ def test_misuse_is_status_2(
     assert message in " ".join(capsys.readouterr().err.split())
 
 
+@pytest.mark.long
 def test_the_folder_holds_table_advice_and_figure(
     tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

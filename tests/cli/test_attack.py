@@ -254,6 +254,7 @@ def test_flags_that_do_not_parse(
     assert capsys.readouterr().err
 
 
+@pytest.mark.smoke("least-squares")
 @pytest.mark.parametrize(
     "name",
     [
@@ -300,6 +301,7 @@ def test_settings_from_a_file(
     assert "`seed` must lie in [0, 2**32); got -2" in capsys.readouterr().err
 
 
+@pytest.mark.long
 def test_who_is_predicted_exposed_is_recovered(
     tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -361,6 +363,7 @@ def test_the_last_update_of_those_that_drift(
     assert "`share` must be given with --memory" in capsys.readouterr().err
 
 
+@pytest.mark.long
 def test_sums_of_another_framework(
     files: dict[str, pathlib.Path],
     tmp_path: pathlib.Path,
@@ -387,6 +390,7 @@ def test_sums_of_another_framework(
     assert scored["summary"][0]["recovered"] == 3
 
 
+@pytest.mark.long
 def test_a_window_of_the_sums(
     files: dict[str, pathlib.Path],
     tmp_path: pathlib.Path,
@@ -406,6 +410,7 @@ def test_a_window_of_the_sums(
     )
 
 
+@pytest.mark.long
 def test_broken_files(
     files: dict[str, pathlib.Path],
     tmp_path: pathlib.Path,
@@ -496,6 +501,7 @@ def test_a_run_is_repeated_to_attack_it(
     )
 
 
+@pytest.mark.long
 def test_who_was_in_the_sums_of_another_framework(
     files: dict[str, pathlib.Path],
     tmp_path: pathlib.Path,
@@ -557,6 +563,7 @@ def test_nobody_took_part(
     assert not np.load(tmp_path / "out" / "estimates.npy").any()
 
 
+@pytest.mark.long
 def test_images_from_updates(
     tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -607,6 +614,7 @@ def test_pictures_of_a_folder(
     assert "`folder` must hold the 3 pictures" in capsys.readouterr().err
 
 
+@pytest.mark.long
 def test_classes_of_models(
     tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -690,6 +698,7 @@ def test_members_of_models(
     assert len(found["scores"]) == 2 * 3 * 2
 
 
+@pytest.mark.long
 def test_shifts_are_told_as_often_as_the_formula_says(
     tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -731,6 +740,7 @@ def test_shifts_are_told_as_often_as_the_formula_says(
         assert part in said
 
 
+@pytest.mark.long
 def test_the_exposed_are_told_with_certainty(
     tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -751,6 +761,7 @@ def test_the_exposed_are_told_with_certainty(
     assert row["rates_inside"] == row["rates"]
 
 
+@pytest.mark.long
 def test_canaries_are_found_as_often_as_the_ledger_says(
     tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -809,6 +820,7 @@ def test_a_server_that_lies(
     assert bound["error"] > 1
 
 
+@pytest.mark.long
 def test_the_tables_that_are_printed(
     tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -833,6 +845,7 @@ class _Interrupt:
             raise KeyboardInterrupt
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("finished", [0, 1])
 def test_an_interruption_leaves_what_was_finished(
     finished: int,
@@ -870,6 +883,7 @@ def _attribute(*words: str) -> list[str]:
     return ["attribute", *few, "--num-shadows", "100", "--client-size", "16", *words]
 
 
+@pytest.mark.long
 def test_what_clients_are_shows_in_random_sums_and_less_in_blocks(
     tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -889,6 +903,7 @@ def test_what_clients_are_shows_in_random_sums_and_less_in_blocks(
         assert row["predicted_share"] == pytest.approx(row["attained_share"], abs=0.2)
 
 
+@pytest.mark.long
 def test_the_attribute_of_a_mask_and_of_a_record(
     tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

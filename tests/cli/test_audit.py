@@ -166,6 +166,7 @@ def test_misuse_is_answered_with_status_2(
     assert captured.out == ""
 
 
+@pytest.mark.long
 def test_a_coalition_by_its_names(
     log: pathlib.Path, capsys: pytest.CaptureFixture[str], tmp_path: pathlib.Path
 ) -> None:
@@ -314,6 +315,7 @@ def test_gates_of_hidden_among(
     assert content["hidden_among"]["least"] == pytest.approx(2)
 
 
+@pytest.mark.long
 def test_noise_is_told_in_words_and_kept(
     log: pathlib.Path, tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -339,6 +341,7 @@ def test_noise_is_told_in_words_and_kept(
     assert worst == pytest.approx([3, 2, 1])
 
 
+@pytest.mark.long
 def test_shares_of_noise_are_counted_as_they_were_added(
     tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -428,6 +431,7 @@ def test_a_history_of_nobody_fails_every_gate(
     assert content["recipe"] is None
 
 
+@pytest.mark.long
 def test_the_whole_recipe_goes_to_a_file(tmp_path: pathlib.Path) -> None:
     """Long recipes are shortened on the screen; the file's arithmetic is exact."""
     rng = np.random.default_rng(2)
@@ -466,6 +470,7 @@ def rows_of(path: pathlib.Path) -> list[dict[str, str]]:
         return list(csv.DictReader(stream))
 
 
+@pytest.mark.long
 def test_a_folder_for_a_later_reader(
     log: pathlib.Path, tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -531,6 +536,7 @@ def test_a_folder_for_a_later_reader(
     )
 
 
+@pytest.mark.long
 def test_a_certificate_of_fractional_weights_multiplies_the_log_as_it_is(
     tmp_path: pathlib.Path,
 ) -> None:
@@ -558,6 +564,7 @@ def test_a_certificate_of_fractional_weights_multiplies_the_log_as_it_is(
     assert "recipe.csv" in names
 
 
+@pytest.mark.long
 def test_what_is_in_the_way_is_left_alone(
     log: pathlib.Path, tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -584,6 +591,7 @@ def test_what_is_in_the_way_is_left_alone(
     assert rows_of(out / "rounds.csv")[-1]["round"] == "13"
 
 
+@pytest.mark.long
 def test_columns_are_decided_printed_and_stored(
     tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -626,6 +634,7 @@ def test_columns_are_decided_printed_and_stored(
     assert "Columns used: round, client and status; columns ignored: seconds." in page
 
 
+@pytest.mark.long
 def test_a_failure_on_the_way_leaves_nothing(
     log: pathlib.Path, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -639,6 +648,7 @@ def test_a_failure_on_the_way_leaves_nothing(
     assert [one.name for one in tmp_path.iterdir()] == ["log.csv"]
 
 
+@pytest.mark.long
 def test_a_folder_of_a_history_of_nobody(
     tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -688,6 +698,7 @@ def test_what_was_cut_short_passes_no_gate(monkeypatch: pytest.MonkeyPatch) -> N
         assert main(["audit", "log"]) == status
 
 
+@pytest.mark.long
 def test_an_interrupt_keeps_what_was_found_and_leaves_with_130(
     tmp_path: pathlib.Path,
 ) -> None:

@@ -127,6 +127,7 @@ def test_sums_of_one_round_are_of_one_update(
     assert least == pytest.approx(28 / 19)
 
 
+@pytest.mark.long
 def test_it_is_said_kept_and_drawn(
     tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -170,6 +170,7 @@ def test_every_topic_with_sizes_has_a_tiny_run() -> None:
     assert set(_TINY) == {name for name, topic in bench.TOPICS.items() if topic.sizes}
 
 
+@pytest.mark.long("failures", "round", "selection", "shares", "training")
 @pytest.mark.parametrize("topic", _TINY)
 def test_own_sizes_make_a_curve_and_can_be_compared(
     topic: str, tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
@@ -207,6 +208,7 @@ def test_own_sizes_make_a_curve_and_can_be_compared(
     assert (tmp_path / "own" / f"{topic}_{curve['setting']}.svg").is_file()
 
 
+@pytest.mark.long
 def test_an_unknown_model(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["bench", "training", "--model", "CNNN"]) == 2
     assert "`model` must be a known model" in " ".join(capsys.readouterr().err.split())

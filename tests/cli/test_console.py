@@ -31,6 +31,7 @@ def eleven_cores(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
     return monkeypatch
 
 
+@pytest.mark.smoke("1-1")
 @pytest.mark.usefixtures("eleven_cores")
 @pytest.mark.parametrize(
     ("asked", "devices"), [(None, "8"), (1, "1"), (3, "3"), (10, "10"), (12, "11")]

@@ -76,6 +76,7 @@ def test_misuse_is_answered_with_status_2(
     assert captured.out == ""
 
 
+@pytest.mark.smoke
 def test_an_unknown_action(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["data", "fetch"]) == 2
     assert "list" in capsys.readouterr().err

@@ -120,6 +120,7 @@ def full_disk(size: int) -> Iterator[None]:
         jax.config.update("jax_enable_compilation_cache", True)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("command", QUICK)
 def test_what_cannot_be_saved_is_printed_first(
     command: str,
@@ -167,6 +168,7 @@ def test_what_cannot_be_saved_is_printed_first(
     }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("command", PRINTING)
 def test_what_cannot_be_printed_is_said(
     command: str, place: pathlib.Path, monkeypatch: pytest.MonkeyPatch

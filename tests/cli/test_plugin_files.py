@@ -108,6 +108,7 @@ def test_a_missing_neighbour_is_named(tmp_path: pathlib.Path) -> None:
         registry.load_plugins([str(path)])
 
 
+@pytest.mark.long
 def test_what_a_plugin_prints_is_not_among_results(
     tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -103,6 +103,7 @@ def test_a_sweep_of_an_attack(
     assert 'class="plot"' in text
 
 
+@pytest.mark.long
 def test_a_sweep_gets_figures_for_a_column(
     sweep: pathlib.Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -119,6 +120,7 @@ def test_a_sweep_gets_figures_for_a_column(
     assert "Drew error.png; as SVG and PDF in" in capsys.readouterr().out
 
 
+@pytest.mark.smoke
 def test_open_shows_the_page(
     sweep: pathlib.Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -131,6 +133,7 @@ def test_open_shows_the_page(
     assert "needs no other file" in capsys.readouterr().out
 
 
+@pytest.mark.long
 def test_a_report_needs_no_jax(sweep: pathlib.Path) -> None:
     code = (
         "import sys\nfrom mrsa_jax.cli import main\n"

@@ -137,6 +137,7 @@ def test_flags_that_do_not_parse(
     assert capsys.readouterr().err
 
 
+@pytest.mark.long
 def test_one_round_at_three_fidelities(capsys: pytest.CaptureFixture[str]) -> None:
     """Everything but times is the same.
 
@@ -232,6 +233,7 @@ def test_a_graph_that_falls_apart_leaks_sums_of_parts(
     assert f"exposed are the inputs of: {', '.join(map(str, alone))}." in said
 
 
+@pytest.mark.long("array")
 @pytest.mark.parametrize("fidelity", ["real", "array", "sets"])
 def test_rounds_that_fail_leave_with_1(
     fidelity: str, capsys: pytest.CaptureFixture[str]
@@ -283,6 +285,7 @@ def test_the_total_dropout_rate_is_that_of_both_kinds_of_loss() -> None:
     assert Setting.of(config).total_dropout_rate == pytest.approx(1 - 0.99**4 * 0.9)
 
 
+@pytest.mark.long
 def test_a_round_is_trial_0_of_the_study() -> None:
     """The same graph and the same losses, hence the same verdict."""
     for seed in range(12):
@@ -345,6 +348,7 @@ def test_modelled_seconds_grow_with_slower_links(
     assert slow["fedavg"] == pytest.approx(12 / 125 + 4 * 0.05, rel=0.01)
 
 
+@pytest.mark.long
 def test_a_failure_study_with_bounds_and_rare_events(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
@@ -431,6 +435,7 @@ def test_theorems_are_no_outcome_of_a_round_without_inputs(
     assert "Reliable" not in printed
 
 
+@pytest.mark.long
 def test_studies_of_other_graphs(capsys: pytest.CaptureFixture[str]) -> None:
     """Over the complete graph without losses nothing fails.
 
@@ -514,6 +519,7 @@ def test_help_and_misuse_need_no_jax(words: list[str]) -> None:
     assert done.returncode == (10 if words == ["--help"] else 12), done.stderr
 
 
+@pytest.mark.long
 def test_the_consistency_check_is_a_step_of_its_own_at_each_fidelity(
     capsys: pytest.CaptureFixture[str],
 ) -> None:

@@ -92,6 +92,7 @@ ROUNDS = {
 FEWER = ("plain", "threshold", "dropouts", "graph")  # each shape compiles
 
 
+@pytest.mark.long
 def test_rounds_of_one_seed_share_no_secret(monkeypatch):
     """Real messages and arrays, at other thresholds, graphs, losses, sizes and rings."""
     secrets = Secrets(monkeypatch)
@@ -109,6 +110,7 @@ def test_rounds_of_one_seed_share_no_secret(monkeypatch):
     assert (len(secrets), secrets.repeated()) == (before, set())
 
 
+@pytest.mark.long
 def test_settings_of_the_library_share_no_secret(monkeypatch):
     """`protocol.run` and `secagg.aggregate` themselves, given one seed."""
     complete, path = (
@@ -215,6 +217,7 @@ def points():
     )
 
 
+@pytest.mark.long
 def test_trainings_of_one_seed_share_no_key_material(monkeypatch):
     configs = list(points())
     found = {}

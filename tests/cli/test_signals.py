@@ -180,6 +180,7 @@ def copied(inputs: pathlib.Path, folder: pathlib.Path) -> set[str]:
     return {path.name for path in inputs.iterdir()} | {"stderr"}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("moment", MOMENTS)
 @pytest.mark.parametrize("number", STATUS, ids=lambda number: number.name)
 @pytest.mark.parametrize("name", COMMANDS)
@@ -218,6 +219,7 @@ def test_an_interrupt_keeps_what_is_finished_and_says_so(
         assert "--resume continues it" in last
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", KILLED)
 @pytest.mark.parametrize("moment", MOMENTS)
 def test_what_is_killed_goes_on_from_its_records(

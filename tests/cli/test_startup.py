@@ -10,6 +10,8 @@ import re
 import subprocess
 import sys
 
+import pytest
+
 # Runs commands until they compile their first program, or report their first stage;
 # then it prints which of the named modules are there. Each of several is a copy of one
 # process that has JAX.
@@ -74,6 +76,7 @@ def _loaded(
     return {words: names.split() for words, names in found.items()}
 
 
+@pytest.mark.long
 def test_what_is_not_loaded_when_work_begins(tmp_path: pathlib.Path) -> None:
     rows = [
         ("simulate", "stage", f"{_NEVER} {_MODELS} {_STORE}"),
@@ -89,6 +92,7 @@ def test_what_is_not_loaded_when_work_begins(tmp_path: pathlib.Path) -> None:
     assert _loaded(rows, tmp_path) == {words: [] for words, _, _ in rows}
 
 
+@pytest.mark.long
 def test_what_a_command_needs_would_be_seen(tmp_path: pathlib.Path) -> None:
     seen = _loaded(
         [("train", "stage", "flax xarray"), ("sweep study.toml", "stage", "zarr")],

@@ -54,6 +54,7 @@ def test_a_dry_run_computes_nothing(file, tmp_path, capsys):
     assert "1 group, each compiled once" in text
 
 
+@pytest.mark.long
 def test_run_and_run_again(file, tmp_path, capsys):
     out = tmp_path / "out"
     words = ["sweep", str(file), "--out", str(out)]
@@ -126,6 +127,7 @@ def test_a_disk_that_cannot_be_written(file, tmp_path, capsys, monkeypatch):
     assert "no space is left on its disk" in " ".join(capsys.readouterr().err.split())
 
 
+@pytest.mark.long
 def test_failures_of_rounds(tmp_path):
     text = """
 command = "secagg"
@@ -155,6 +157,7 @@ step_dropout_rate = [0.0, 0.1]
     )
 
 
+@pytest.mark.long
 def test_attacks(tmp_path):
     text = """
 command = "attack disaggregation"
@@ -211,6 +214,7 @@ def test_each_attack_fills_its_variables(name, settings, rows, tmp_path):
             assert np.isfinite(variable).any(), variable.name
 
 
+@pytest.mark.long
 def test_an_axis_named_as_a_result_leaves_both(tmp_path):
     text = """
 command = "attack gradients"

@@ -76,6 +76,7 @@ def test_it_grows_with_the_arrays(name, small, large, least):
     assert least <= grown <= 100 * least
 
 
+@pytest.mark.smoke
 def test_arrays_in_files_are_counted_by_their_shapes(tmp_path):
     files = {
         "aggregates": np.zeros((30, 20_000)),

@@ -66,6 +66,7 @@ def test_misuse(
     assert message in " ".join(capsys.readouterr().err.split())
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "rows",
     [
@@ -109,6 +110,7 @@ def test_files_of_other_kinds(
     assert "log.csv:1" in capsys.readouterr().err
 
 
+@pytest.mark.smoke
 def test_a_log_that_is_not_there_is_an_error_at_once(
     tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

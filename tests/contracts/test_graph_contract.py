@@ -51,6 +51,7 @@ _sample = jax.jit(lambda model, key: model.sample(key))
 _mapped = jax.jit(jax.vmap(lambda model, key: model.sample(key), in_axes=(None, 0)))
 
 
+@pytest.mark.smoke
 def test_every_factory_is_in_the_table() -> None:
     found = set()
     for name in graphs.__all__:
@@ -62,6 +63,7 @@ def test_every_factory_is_in_the_table() -> None:
     assert found == set(MODELS)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("row", ROWS)
 def test_model(row: Row) -> None:
     model, other = row()
@@ -92,6 +94,7 @@ def test_model_is_random(row: Row) -> None:
     assert len({graph.tobytes() for graph in drawn}) > 1
 
 
+@pytest.mark.long("random_regular1")
 @pytest.mark.parametrize("row", ROWS)
 def test_models_stack(row: Row) -> None:
     """Models of equal sizes are the rows of one stacked model."""

@@ -217,6 +217,7 @@ def _factories(protocol: type, modules: tuple[Any, ...]) -> set[str]:
     return found
 
 
+@pytest.mark.smoke("aggregator")
 @pytest.mark.parametrize("name", FAMILIES)
 def test_every_factory_is_in_its_table(name: str) -> None:
     family = FAMILIES[name]
@@ -245,6 +246,7 @@ def _same(one: Any, other: Any) -> None:
     jax.tree.map(close, one, other)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("family", "row"), ROWS)
 def test_a_member_is_a_value(
     family: Family, row: Callable[[], tuple[Any, Any]]

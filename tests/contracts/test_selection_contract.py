@@ -185,6 +185,7 @@ def _factories(module: object, returned: type) -> set[str]:
     return found
 
 
+@pytest.mark.smoke
 def test_every_factory_is_in_its_table() -> None:
     more = {"blocks_within"}  # returns what clients train beside its selector
     assert _factories(selection, Selector) == set(SELECTORS) - more
@@ -251,6 +252,7 @@ _init = jax.jit(lambda m, key: m.init(key))
 _sample = jax.jit(lambda m, key, state: m.sample(key, state))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("row", ROWS)
 def test_selector(row: Row) -> None:
     selector, other, block, size = row()
@@ -306,6 +308,7 @@ FIRST = [row for row in ROWS if str(row.id).endswith("0")]
 EAGER = ("uniform0", "power_of_choice0", "minimum_separation0", "bernoulli0")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("row", [row for row in ROWS if row.id in EAGER])
 def test_selector_without_jit(row: Row) -> None:
     selector = row()[0]
@@ -316,6 +319,7 @@ def test_selector_without_jit(row: Row) -> None:
     _assert_equal(eager, jax.tree.map(lambda leaf: leaf[..., 1], together))
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("wide_kernels")
 @pytest.mark.parametrize("row", FIRST)
 def test_selector_stacks_and_widens(row: Row) -> None:
@@ -340,6 +344,7 @@ def test_selector_stacks_and_widens(row: Row) -> None:
         assert (np.asarray(ours) == _select(scheme, *arguments)[0]).all()
 
 
+@pytest.mark.long("cyclic0", "independent0", "markov0")
 @pytest.mark.parametrize("row", MODELS)
 def test_availability(row: Row) -> None:
     model, other = row()
@@ -371,6 +376,7 @@ def test_availability(row: Row) -> None:
         _assert_equal(model.init(keys[0]), _init(model, keys[0]))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("row", MODELS)
 def test_availability_in_rollouts(row: Row) -> None:
     """Trials side by side are the same trials one by one."""

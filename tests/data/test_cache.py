@@ -59,6 +59,7 @@ def test_the_folder_is_chosen_by_the_environment(
     )
 
 
+@pytest.mark.smoke
 def test_read_once_and_then_from_the_cache(
     source: _Source, own_folders: pathlib.Path
 ) -> None:

@@ -47,6 +47,7 @@ def _same(inputs: np.ndarray, labels: np.ndarray, pairs: list[Any]) -> None:
     assert len(labels) == len(pairs)
 
 
+@pytest.mark.smoke("1")
 @pytest.mark.parametrize("size", [0, 1, 3072, 3073 * 2 + 1, 3073 * 2 - 1])
 def test_wrong_sizes_are_named(tmp_path: pathlib.Path, size: int) -> None:
     _write(tmp_path, TEN, 1)

@@ -75,6 +75,7 @@ def test_bad_rates(rates: list[float]) -> None:
         mj.data.label_dropout_rates(_clients(), rates)
 
 
+@pytest.mark.smoke
 def test_shared_samples_count_for_each_holder() -> None:
     clients = mj.data.check_client_data(_clients())
     expected = [[1, 0, 2], [0, 1, 1], [0, 0, 0]]
@@ -99,6 +100,7 @@ def test_rates_by_hand() -> None:
     )
 
 
+@pytest.mark.smoke
 def test_rates_of_the_paper_are_linear_in_the_label() -> None:
     labels = np.repeat(np.arange(10, dtype=np.int32), 24)
     inputs = np.zeros((240, 1, 1, 1), np.float32)

@@ -47,6 +47,7 @@ def test_a_blank_channel_needs_a_scale_of_its_own() -> None:
     )
 
 
+@pytest.mark.smoke
 def test_training_statistics_by_hand() -> None:
     scaled = mj.data.normalise(TWO_CHANNELS)
     # channel 0 holds 0, 2, 4, 6: mean 3, variance 5; channel 1 holds 10, 30, 10, 30: 20

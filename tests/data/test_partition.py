@@ -171,6 +171,7 @@ def test_deterministic_in_the_seed(name: str) -> None:
     )
 
 
+@pytest.mark.smoke
 def test_iid_and_plain_shards_are_of_equal_size() -> None:
     dataset = _dataset([50, 53])
     for name in ("iid", "shards", "by_client", "sparse_by_client", "nothing_shared"):
@@ -201,6 +202,7 @@ def test_120_shards_of_mnist_are_those_of_the_paper() -> None:
     np.testing.assert_array_equal(mj.data.class_counts(clients).sum(axis=0), MNIST)
 
 
+@pytest.mark.smoke
 def test_cifar_10_of_the_paper() -> None:
     dataset = _dataset([5000] * 10)
     iid = mj.data.iid(0, dataset, 120)

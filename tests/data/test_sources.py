@@ -23,6 +23,7 @@ from mrsa_jax.data import sources
 ToyBuilder = Callable[[str, pathlib.Path], Any]
 
 
+@pytest.mark.smoke("mnist_5")
 @pytest.mark.parametrize("name", ["mnist_5", "mnist5k", "tfds:", ""])
 def test_unknown_name_names_the_nearest(name: str) -> None:
     with pytest.raises(
@@ -40,6 +41,7 @@ def test_directory_is_rejected_where_it_has_no_meaning(tmp_path: pathlib.Path) -
         mj.data.load("digits", directory=tmp_path)
 
 
+@pytest.mark.smoke
 def test_idx_needs_a_directory() -> None:
     with pytest.raises(mj.ConfigurationError, match="`directory` must name the folder"):
         mj.data.load("idx")

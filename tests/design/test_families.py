@@ -93,6 +93,7 @@ def test_lines_of_a_net_cross_once_or_never(q: int, r: int) -> None:
         assert (a.astype(int) @ b.T.astype(int) == 1).all()
 
 
+@pytest.mark.smoke
 def test_one_direction_is_blocks_and_two_are_grids() -> None:
     assert (design.nets(18, 3, 1) == design.blocks(18, 3)).all()
     assert sorted(design.nets(18, 3, 2).tolist()) == sorted(
@@ -117,6 +118,7 @@ def _judged(lines: np.ndarray, k: int, p: Any = 0.2, **words: Any) -> Judgement:
     return design.judge(lines, k, p, **({"num_rounds": 20, "num_trials": 2} | words))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("size", "rows"), [(4, 1), (6, 2), (6, 3)])
 def test_rectangles_lie_between_blocks_and_grids(size: int, rows: int) -> None:
     found = _judged(design.rectangles(2 * size * rows, size, rows), size)
@@ -127,6 +129,7 @@ def test_rectangles_lie_between_blocks_and_grids(size: int, rows: int) -> None:
     assert found.rank == 2 * (2 * rows - 1)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("q", "r"), [(3, 3), (3, 4), (5, 4)])
 def test_nets_by_their_rank(q: int, r: int) -> None:
     found = _judged(design.nets(2 * q * q, q, r), q)
@@ -139,6 +142,7 @@ def test_nets_by_their_rank(q: int, r: int) -> None:
     assert (found.weak_lower == 1) == (r == q + 1)
 
 
+@pytest.mark.long
 def test_the_least_of_different_components_counts() -> None:
     """A grid of nine and a block of three: the block's clients are better hidden."""
     found = _judged(design.grids(12, 3), 3)
@@ -149,6 +153,7 @@ def test_the_least_of_different_components_counts() -> None:
     assert (found.weak_lower, found.weak_upper) == (whole.lower, whole.upper)
 
 
+@pytest.mark.long
 def test_the_mean_sum_is_exact_or_has_an_interval() -> None:
     rates = np.linspace(0.0, 0.4, 18)
     grids = _judged(design.grids(18, 3), 6, rates)
@@ -167,6 +172,7 @@ def test_the_mean_sum_is_exact_or_has_an_interval() -> None:
     assert "95 %" in repr(wide)
 
 
+@pytest.mark.long
 def test_what_is_shown() -> None:
     found = _judged(design.grids(32, 4), 8, 0.3)
     shown = repr(found)

@@ -13,6 +13,7 @@ DOCS = pathlib.Path(__file__).parents[2] / "docs"
 PICTURES = DOCS / "concepts" / "pictures"
 
 
+@pytest.mark.long
 def test_pictures_are_drawn_as_they_stand_and_shown_with_words(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

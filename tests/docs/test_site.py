@@ -28,6 +28,8 @@ import pytest
 import mrsa_jax as mj
 from mrsa_jax import cli
 
+pytestmark = pytest.mark.long
+
 yaml = pytest.importorskip("yaml")
 pytest.importorskip("sphinx")
 ROOT = pathlib.Path(__file__).resolve().parents[2]

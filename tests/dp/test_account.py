@@ -86,6 +86,7 @@ def test_chance_of_uniform_blocks(size: int, wanted: int) -> None:
     assert selection.weighted(6, 2).chances(np.zeros(6)) is None
 
 
+@pytest.mark.smoke("1-0.3")
 @pytest.mark.parametrize(
     ("separation", "coin"), [(1, 0.3), (2, 0.3), (3, 0.9), (9, 0.2), (2, 1.0)]
 )
@@ -114,6 +115,7 @@ def test_law_of_counts(separation: int, coin: float) -> None:
     assert (found.lower == found.upper).all()
 
 
+@pytest.mark.long
 def test_blocks_count_as_clients() -> None:
     """Histories over blocks have the law of those over their clients."""
     rates = np.repeat(RATES[:4], 3)
@@ -140,6 +142,7 @@ def test_blocks_count_as_clients() -> None:
 # ---- simulated
 
 
+@pytest.mark.long
 def test_interval_holds_the_truth(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of schemes whose law is known, simulated as if it were not, one by one and pooled."""
     online = availability.independent(0.2)
@@ -180,6 +183,7 @@ def test_interval_holds_the_truth(monkeypatch: pytest.MonkeyPatch) -> None:
     assert 0.9 * truth.epsilon[0] < pooled.epsilon[0] < truth.epsilon[0]
 
 
+@pytest.mark.long
 def test_bets_seldom_lose() -> None:
     """Rare large values, which normal approximations miss.
 
@@ -221,6 +225,7 @@ def test_no_trial_exceeds_the_cap() -> None:
         assert cap <= _delta(mu[-1:], epsilon)[0] * (1 + 1e-9)
 
 
+@pytest.mark.long
 def test_strategy_is_the_ledger_on_average() -> None:
     online = availability.independent(0.1)
     strategy = toeplitz([1.0, 0.6, 0.3, 0.2], 15)
@@ -300,6 +305,7 @@ def _mixture(q: float, noise: float, epsilon: float) -> float:
     return max(stick(with_it, without), stick(without, with_it))
 
 
+@pytest.mark.long
 def test_one_by_one_is_amplified() -> None:
     none = availability.independent(0.0)
     one = account(selection.bernoulli(9, 0.1), none, 1, 1.0, adversary="models")

@@ -334,6 +334,7 @@ _lossy = functools.cache(
 )
 
 
+@pytest.mark.long
 def test_account_is_of_the_ledger() -> None:
     _holds(
         {
@@ -380,6 +381,7 @@ def test_simulated_sums_hold_their_law() -> None:
 # ---- what is shared, and refusals
 
 
+@pytest.mark.long
 def test_shares_of_equal_sums_are_one_noise() -> None:
     for planned in (3, 6, 12):
         whole = account(_blocks(), _online(), 20, 2.0 * np.sqrt(4 / planned))

@@ -22,6 +22,7 @@ def _density(x: Any, chance: float, mean: float) -> Any:
     return (1 - chance) * stats.norm.pdf(x) + chance * stats.norm.pdf(x, mean)
 
 
+@pytest.mark.long
 def test_a_round_of_blocks_gives_participation_away() -> None:
     """One round, q = 0.1, noise multiplier 1, delta at epsilon = 1; by quadrature too."""
     figures = {2: "7.7e-03", 3: "1.2e-02", 4: "1.3e-02", 6: "1.3e-02"}
@@ -64,6 +65,7 @@ def test_losses_of_what_rounding_alone_leaves_are_small() -> None:
     assert block_losses(0.5, 2, 4.0)._pmf_remove.size < 20_000
 
 
+@pytest.mark.long
 def test_rounds_of_blocks_compose() -> None:
     """Against draws of five rounds, of either side."""
     chance, target, noise, rounds = 0.3, 3, 1.5, 5
@@ -86,6 +88,7 @@ def test_rounds_of_blocks_compose() -> None:
         )
 
 
+@pytest.mark.long
 def test_what_blocks_cost_and_buy() -> None:
     costs = amplification(24, 6, [1, 6], 30, 3.0, dropout_rate=0.1)
     assert (costs.one_by_one[1:] < costs.blocks[1:]).all()

@@ -90,6 +90,7 @@ def seen(
     return math.sqrt(square)
 
 
+@pytest.mark.long
 def test_a_round_counts_by_its_sum_with_the_least_noise() -> None:
     history = hetero.segment_participation(_groups(), SENT)
     assert [len(sums_of(history, when)) for when in range(3)] == [6, 5, 6]

@@ -56,6 +56,7 @@ def norms(shift: tuple[int, ...]) -> dict[str, float]:
     }
 
 
+@pytest.mark.long
 def test_skellam_bound_holds_and_is_near() -> None:
     for mu in (0.3, 1.0, 4.0, 30.0, 300.0):
         logs = skellam_logs(mu, int(60 + 6 * 50 + 3 * mu))

@@ -99,6 +99,7 @@ def _weights(table: Any) -> list[int]:
     return weights
 
 
+@pytest.mark.long
 def test_tables_hold_the_masses_to_the_stated_distance() -> None:
     """However rare.
 
@@ -168,6 +169,7 @@ def _wide_oracle(kind: str, variance: float, k: int) -> Any:
     return (terms[0] + 2 * mpmath.fsum(terms[1:])) / period
 
 
+@pytest.mark.long
 def test_wide_tables_hold_the_masses() -> None:
     for kind in KINDS:
         _check_wide_table(kind, 12345.678, 20)
@@ -180,6 +182,7 @@ def test_the_widest_tables_hold_the_masses(kind: str) -> None:
     _check_wide_table(kind, 2.0**32, 10)
 
 
+@pytest.mark.long
 def test_draws_that_the_first_words_leave_open_are_decided_by_further_ones() -> None:
     """In a table whose cuts are the words of some draws.
 
@@ -222,6 +225,7 @@ def test_draws_that_the_first_words_leave_open_are_decided_by_further_ones() -> 
     np.testing.assert_array_equal(both[1], noise.sample(keys[1], (count,)))
 
 
+@pytest.mark.smoke
 def test_bad_variances_and_steps_are_refused() -> None:
     for make in LAWS.values():
         for wrong in (0, 0.0, -1.0, -math.inf, math.inf, math.nan, True, 10**400):
@@ -247,6 +251,7 @@ def test_bad_variances_and_steps_are_refused() -> None:
         )
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_draw_depends_on_its_key_and_place_alone(kind: str) -> None:
     noise, keys = LAWS[kind](7.0), jax.random.split(jax.random.key(5), 4)
@@ -294,6 +299,7 @@ def _check_draws(noise: Any, draws: Any, count: int) -> None:
     assert scipy.stats.chi2.sf(off[1:-1].sum(), off.size - 2) > 1e-4
 
 
+@pytest.mark.long
 def test_draws_have_their_masses() -> None:
     for kind, variance in (
         ("skellam", 0.3),

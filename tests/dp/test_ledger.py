@@ -133,6 +133,7 @@ def test_independent_noise_is_the_noise_that_privacy_knows():
     np.testing.assert_allclose(np.diag(told.delta(told.epsilon(1e-3))), 1e-3, rtol=1e-6)
 
 
+@pytest.mark.long
 def test_epsilon_is_that_of_composed_privacy_losses():
     told = mj.dp.ledger([[1, 1], [1, 0], [1, 0]], [2.0, 3.0, 1.5], planned=2)
     loss = None
@@ -171,6 +172,7 @@ def test_mixed_signs_are_bounded_and_said_so():
         assert (path[last - 1] <= short.mu * (1 + 1e-12)).all()
 
 
+@pytest.mark.smoke
 def test_noise_that_is_wholly_known_hides_nothing():
     P = np.array([[1, 1, 0, 0], [0, 0, 1, 0], [0, 0, 0, 1]])
     strategy = mj.dp.toeplitz([1, 0.5], 3)

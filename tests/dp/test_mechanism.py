@@ -23,6 +23,7 @@ def renyi(p: np.ndarray, q: np.ndarray, order: float) -> float:
     return float(np.log((p**order * q ** (1 - order)).sum()) / (order - 1))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", KINDS)
 def test_account_covers_the_exact_law_of_a_small_ring(kind) -> None:
     # two clients, one number, a ring of 2**6: the totals' laws with and without one
@@ -102,6 +103,7 @@ def authors_figures() -> dict:
     return json.loads(path.read_text())
 
 
+@pytest.mark.long("1", "2")
 @pytest.mark.parametrize("start", range(3))
 def test_spends_what_the_authors_figures_say(start) -> None:
     laws = {"skellam": mj.dp.skellam, "discrete_gaussian": mj.dp.discrete_gaussian}
@@ -131,6 +133,7 @@ def test_spends_what_the_authors_say_after_dropouts() -> None:
         assert found == pytest.approx(row["after"], rel=0.016)
 
 
+@pytest.mark.long
 def test_a_sum_has_the_noise_and_the_reach_that_were_planned() -> None:
     own = ring_mechanism("skellam", 1.5, 1.0, dim=500, num_clients=6, modulus_bits=16)
     average = mj.secagg.ring_average(
@@ -188,6 +191,7 @@ PROMISES = [
 ]
 
 
+@pytest.mark.smoke
 def test_refuses_what_cannot_be_promised() -> None:
     for change, message in PROMISES:
         given = {"kind": "skellam", "noise_multiplier": 1.0, "clip": 1.0} | DEFAULTS

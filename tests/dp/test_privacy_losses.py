@@ -85,6 +85,7 @@ _cases = functools.cache(
 )
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("side", ["with", "without"])
 def test_coins(side: str) -> None:
     for scheme, rounds, coin, separation, coefficients in _cases():
@@ -97,6 +98,7 @@ def test_coins(side: str) -> None:
         _compare(found, _written_out(patterns, chances, matrix, 0.8, side))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("side", ["with", "without"])
 def test_bins(side: str) -> None:
     for bins, coefficients in ((3, None), (3, [1.0, 0.6, 0.3, 0.1]), (9, None)):
@@ -124,6 +126,7 @@ def test_bins(side: str) -> None:
     _compare(found, _written_out(patterns, np.full(27, 1 / 27), np.eye(7), 0.8, side))
 
 
+@pytest.mark.long
 def test_fresh_bins_lose_less() -> None:
     """The exact epsilon of two epochs of two bins, by quadrature over the likelihoods' law."""
     grid = np.linspace(-9, 10, 761)
@@ -173,6 +176,7 @@ def test_fresh_bins_lose_less() -> None:
     assert server[0].epsilon[0] == server[1].epsilon[0]  # twice in four rounds
 
 
+@pytest.mark.long
 def test_arrays_draw_what_loops_do() -> None:
     """Losses of loops are of sums in float32's range, those of arrays of their logarithms."""
     near = selection.minimum_separation(selection.bernoulli(3, 0.9), 3)
@@ -238,6 +242,7 @@ def test_likelihoods_have_mean_one() -> None:
             assert abs(ratios.mean() - 1) < 5 * ratios.std() / np.sqrt(SAMPLES)
 
 
+@pytest.mark.long
 def test_no_bound_is_below_the_pair() -> None:
     """The accountant's figures are never below what the exact pair loses."""
     online = availability.independent(0.25)
@@ -295,6 +300,7 @@ def test_no_bound_is_below_the_pair() -> None:
         assert bounds[1].epsilon[0] <= bounds[2].epsilon[0] * (1 + 1e-9)
 
 
+@pytest.mark.long
 def test_drawn_interval_holds_poisson() -> None:
     """The known epsilon of Poisson sampling, at two numbers of samples, one of them too few."""
     scheme = selection.bernoulli(4, 0.2)

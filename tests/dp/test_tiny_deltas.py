@@ -70,6 +70,7 @@ def test_an_account_of_a_tiny_delta_holds():
     check_round(0.1, 3.0, [1e-5, 1e-12, 1e-14, 1e-18])
 
 
+@pytest.mark.long("0.001-1.5", "0.01-0.8", "0.1-1.0", "0.5-5.0", "0.9-2.0")
 @pytest.mark.parametrize(
     ("q", "z"), [(0.1, 1.0), (0.01, 0.8), (0.9, 2.0), (0.5, 5.0), (1e-3, 1.5)]
 )
@@ -77,6 +78,7 @@ def test_accounts_hold_at_sixty_points(q, z):
     check_round(q, z, [10.0**-k for k in (2, 4, 6, 8, 10, 12, 13, 14, 15, 16, 17, 18)])
 
 
+@pytest.mark.long("100-4.0", "1000-10.0", "10000-30.0", "4-1.0")
 @pytest.mark.parametrize(
     ("rounds", "z"), [(4, 1.0), (100, 4.0), (1000, 10.0), (10_000, 30.0)]
 )
@@ -113,6 +115,7 @@ def test_averages_over_counts_hold_at_tiny_deltas():
         assert found.epsilon[0] == pytest.approx(epsilon_at(mean, delta), rel=1e-9)
 
 
+@pytest.mark.long
 def test_the_least_of_the_bounds_that_hold_is_taken():
     # the distribution of losses ends before this delta, and a bound by histories does
     # not
@@ -135,6 +138,7 @@ def test_the_least_of_the_bounds_that_hold_is_taken():
         assert found.epsilon[worst] == named.epsilon[worst]
 
 
+@pytest.mark.long
 def test_little_noise_ends_and_tells_progress():
     calls = []
     coins = selection.poisson(2, [0.1, 0.2])
@@ -156,6 +160,19 @@ def test_little_noise_ends_and_tells_progress():
     assert np.isfinite(least.upper[0])
 
 
+@pytest.mark.long(
+    "0.02-0.2",
+    "0.02-0.999",
+    "0.02-1.0",
+    "0.02-1e-06",
+    "1.0-0.999",
+    "1.0-1.0",
+    "1.0-1e-06",
+    "50.0-0.2",
+    "50.0-0.999",
+    "50.0-1.0",
+    "50.0-1e-06",
+)
 @pytest.mark.parametrize("q", [1e-6, 0.2, 0.999, 1.0])
 @pytest.mark.parametrize("z", [0.02, 1.0, 50.0])
 def test_moments_are_no_less_than_their_integral(q, z):
@@ -185,6 +202,7 @@ def test_grids_are_as_fine_as_they_can_be():
     assert Losses.of(0.5, 1, 1e-3).above is None
 
 
+@pytest.mark.long
 def test_blocks_claim_no_loss_that_floats_do_not_see():
     """What blocks lose at the least is 0 out of reach, where it was infinite."""
     assert amplification(12, 6, [1, 3], 20, 2.0, 1e-5).blocks.min() > 0

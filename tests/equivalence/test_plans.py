@@ -157,6 +157,7 @@ def patterns():
     return [(*one, *two) for one in pairs for two in pairs]
 
 
+@pytest.mark.long
 def test_losses_of_two_groups_of_two():
     """Every tenth pattern, each for one layout; the slow test has all of them for each."""
     rng = np.random.default_rng(0)
@@ -217,6 +218,7 @@ def random_case(rng, n):
     return layout, adjacency, np.logical_and.accumulate(stays, axis=0), thresholds
 
 
+@pytest.mark.long
 def test_random_layouts_graphs_and_losses():
     rng = np.random.default_rng(2)
     seen = [check(*random_case(rng, n), rng) for n in (7, 12) for _ in range(9)]
@@ -231,6 +233,7 @@ def test_many_random_layouts_graphs_and_losses():
         check(*random_case(rng, 6 + trial % 7), rng)
 
 
+@pytest.mark.long("sc-exact-1.0")
 @pytest.mark.parametrize(
     ("scheme", "rule", "p"),
     [

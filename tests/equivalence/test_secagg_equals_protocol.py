@@ -124,6 +124,7 @@ def test_the_orbits_are_all_there():
     assert total == 8 * 6**3
 
 
+@pytest.mark.long
 def test_every_graph_and_loss_on_up_to_three_clients():
     rng = np.random.default_rng(0)
     seen = {check(*renamed(case, rng), rng) for n in (1, 2, 3) for case in orbits(n)}
@@ -147,6 +148,7 @@ def random_case(n, rng):
     return adjacency, np.logical_and.accumulate(stays, axis=0)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("n", [5, 17])
 def test_random_graphs_and_losses(n):
     rng = np.random.default_rng(n)

@@ -101,6 +101,7 @@ def _assert_equal(
     assert one.diverged_round == other.diverged_round
 
 
+@pytest.mark.smoke
 def test_misuse(tmp_path: pathlib.Path) -> None:
     for more, message in (
         ({"every": 0}, "`every` must be a positive integer; got 0"),
@@ -139,6 +140,7 @@ def test_the_newest_steps_stay_and_the_newest_that_is_whole_is_read(
     assert os.listdir(tmp_path) == ["9"]
 
 
+@pytest.mark.long
 def test_another_configuration_is_refused_and_both_are_named(
     tmp_path: pathlib.Path,
 ) -> None:
@@ -182,6 +184,7 @@ def whole() -> mj.federated.TrainingResult:
     return _train(None)
 
 
+@pytest.mark.long
 def test_stops_anywhere_and_goes_on(
     tmp_path: pathlib.Path, whole: mj.federated.TrainingResult
 ) -> None:
@@ -198,6 +201,7 @@ def test_stops_anywhere_and_goes_on(
     _assert_equal(_train(tmp_path), whole)
 
 
+@pytest.mark.long
 def test_many_go_on_too(tmp_path: pathlib.Path) -> None:
     _, clients = _here["clients"]()
     history = np.ones((4, _CLIENTS), bool)
@@ -300,6 +304,7 @@ def _damages(
     )
 
 
+@pytest.mark.long
 def test_damage_of_any_kind_is_seen(tmp_path: pathlib.Path) -> None:
     """Each byte with a bit flipped, each length, each block of zeros, files amiss or swapped."""
     template = {"weights": jnp.arange(5.0), "done": np.zeros((), np.int32)}
@@ -327,6 +332,7 @@ def test_damage_of_any_kind_is_seen(tmp_path: pathlib.Path) -> None:
     assert (step, int(state["done"])) == (5, 5)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "name", ["flip 100", "flip 1700", "cut to 900", "zero 512", "no file"]
 )
@@ -344,6 +350,7 @@ def test_a_damaged_step_is_named_and_the_one_before_it_used(
     assert sorted(os.listdir(tmp_path)) == ["18", "21"]
 
 
+@pytest.mark.long
 def test_a_lost_step_folder_is_no_loss(
     tmp_path: pathlib.Path, whole: mj.federated.TrainingResult
 ) -> None:
@@ -396,6 +403,7 @@ def _assert_survives_kills(
     assert len(os.listdir(directory)) <= 2
 
 
+@pytest.mark.long
 def test_survives_kills_at_random_moments(tmp_path: pathlib.Path) -> None:
     generator = np.random.default_rng(5)
     _assert_survives_kills(

@@ -112,6 +112,7 @@ def test_correlogram_is_what_it_is_said_to_be() -> None:
     assert drift.num_coordinates == 8
 
 
+@pytest.mark.smoke
 def test_layers_by_hand_and_by_their_sizes() -> None:
     """A layer of three parameters of which one is known, and one of one.
 
@@ -288,6 +289,7 @@ def _assert_same_drift(one: Any, other: Any, **close: float) -> None:
             )
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("form", ["loops", "xla"])
 def test_measuring_changes_no_bit_of_a_training(
     form: str, tmp_path: pathlib.Path
@@ -317,6 +319,7 @@ def test_measuring_changes_no_bit_of_a_training(
             _train(checkpoints=folder)
 
 
+@pytest.mark.long
 def test_what_is_kept_are_the_updates_of_those_who_sent() -> None:
     """Every parameter of a small model is kept, so the first round is that of `client_updates`."""
     _, clients = _data()
@@ -353,6 +356,7 @@ def _kept(seed: int, dim: int) -> np.ndarray:
     return Sketch(as_key(seed), {"all": range(dim)}, (1, 5)).coordinates
 
 
+@pytest.mark.long
 def test_many_measure_each_its_own() -> None:
     alone = [_train(seed, measure_drift=True).drift for seed in (0, 1)]
     for form, beside in (("loops", 2), ("xla", 2)):
@@ -362,6 +366,7 @@ def test_many_measure_each_its_own() -> None:
             _assert_same_drift(one.drift, other, rtol=1e-4)
 
 
+@pytest.mark.long
 def test_of_a_diverged_training_the_rounds_before_it() -> None:
     trainer = mj.federated.local_sgd(_MODEL, 3e38, batch_size=1, num_epochs=9)
     result = _train(trainer=trainer, measure_drift=True)

@@ -106,6 +106,7 @@ def _train(trainer: Any, form: str = "loops", history: Any = None, **more: Any) 
         return mj.federated.train(0, training, **call)
 
 
+@pytest.mark.long("nan-loops", "nan-xla")
 @pytest.mark.parametrize("form", ["loops", "xla"])
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
 def test_the_training_is_that_without_the_client(form: str, value: float) -> None:
@@ -130,6 +131,7 @@ def test_the_training_is_that_without_the_client(form: str, value: float) -> Non
     assert "failed uploads" not in repr(alone)
 
 
+@pytest.mark.long
 def test_it_ends_where_no_update_is_finite() -> None:
     for form in ("loops", "xla"):
         found = _train(_trainer(*range(_N)), form)
@@ -155,6 +157,7 @@ def test_it_ends_where_no_update_is_finite() -> None:
         ]
 
 
+@pytest.mark.long
 def test_side_by_side_it_is_the_same() -> None:
     history = _history()
     average = mj.secagg.ring_average(
@@ -188,6 +191,7 @@ def test_drift_is_of_what_was_sent() -> None:
         np.testing.assert_array_equal(own, other, field.name)
 
 
+@pytest.mark.long
 def test_clients_that_keep_state_keep_the_old() -> None:
     """One whose update breaks has the control variate that it had."""
     history = np.ones((3, _N), bool)
@@ -233,6 +237,7 @@ def test_an_aggregator_that_does_not_look_ends_at_the_first() -> None:
     assert not found.failed_uploads.any()
 
 
+@pytest.mark.long
 def test_server_keys_differ_between_seeds() -> None:
     server = optax.chain(optax.add_noise(0.01, 0.5, key=0), optax.sgd(1.0))
     history = _history()

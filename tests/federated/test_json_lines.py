@@ -94,6 +94,7 @@ def _expected(result: mj.federated.TrainingResult, run: int) -> list[dict[str, A
     return records
 
 
+@pytest.mark.long
 def test_all_that_the_results_say_round_by_round(tmp_path: pathlib.Path) -> None:
     tracker = json_lines(tmp_path / "new" / "metrics.jsonl")
     told: list[Any] = []
@@ -120,6 +121,7 @@ def test_all_that_the_results_say_round_by_round(tmp_path: pathlib.Path) -> None
         np.testing.assert_array_equal(one.parameters, other.parameters)
 
 
+@pytest.mark.long
 def test_what_goes_on_from_a_checkpoint_repeats_no_round(
     tmp_path: pathlib.Path,
 ) -> None:

@@ -281,6 +281,7 @@ def _in_float64(
     return np.maximum(best, 0.0), margin, pull_back
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("case", [_CASES[1], _CASES[2], _CASES[5]])
 def test_blank_patches_tie_as_by_the_definition(case: tuple[int, ...]) -> None:
     """Where a window sees zeros alone, rounding must not switch its relu on.
@@ -379,6 +380,7 @@ def test_inactive_units_pass_no_gradient() -> None:
     assert all(not np.asarray(gradient).any() for gradient in gradients)
 
 
+@pytest.mark.long
 def test_mapped_over_clients_equals_a_loop() -> None:
     draws = [_draw(_CASES[7], seed) for seed in range(3)]
     stacked = [jnp.stack(parts) for parts in zip(*draws, strict=True)]

@@ -111,6 +111,7 @@ def test_bad_penalties(name: str, value: object) -> None:
         build(_model(), 0.1, batch_size=10, **{name: value})
 
 
+@pytest.mark.long
 def test_updates_are_clipped_to_a_length() -> None:
     """Longer ones point the same way; a bound that none reaches changes no bit."""
     clients, build = _ragged(), functools.partial(mj.federated.local_sgd, _model(), 0.1)
@@ -145,6 +146,7 @@ def test_bad_compute_dtype_and_factor() -> None:
             trainer.scaled(factor)
 
 
+@pytest.mark.long
 def test_products_on_accelerators_round_as_asked() -> None:
     """By itself JAX lets them round factors of float32 to 10 bits.
 
@@ -184,6 +186,7 @@ def test_what_is_off_is_no_leaf() -> None:
     assert {leaf.dtype for leaf in jax.tree.leaves(on)} == {jnp.dtype(jnp.float32)}
 
 
+@pytest.mark.smoke
 def test_bad_counts_and_model() -> None:
     with pytest.raises(mj.ConfigurationError, match="`batch_size` must be a positive"):
         mj.federated.local_sgd(_model(), 0.1, batch_size=0)
@@ -222,6 +225,7 @@ def test_a_step_by_hand() -> None:
     assert float(moved) == 3 - 5.375 / 2
 
 
+@pytest.mark.long
 def test_one_step_on_one_sample_by_hand() -> None:
     # Logistic regression from zero: every class has probability 1/10.
     model = _model()
@@ -262,6 +266,7 @@ def test_full_batches_equal_optax(momentum: float | None, num_epochs: int) -> No
     np.testing.assert_allclose(ours, theirs, atol=1e-6)
 
 
+@pytest.mark.long("None-30-3", "None-33-4")
 @pytest.mark.parametrize(("size", "steps"), [(33, 4), (30, 3), (7, 1)])
 @pytest.mark.parametrize("momentum", [None, 0.5])
 def test_minibatches_equal_optax_over_the_same_order(
@@ -291,6 +296,7 @@ def test_minibatches_equal_optax_over_the_same_order(
     np.testing.assert_allclose(ours, theirs, atol=2e-6)
 
 
+@pytest.mark.long
 def test_each_epoch_shuffles_the_own_samples_anew() -> None:
     order = np.asarray(_shuffled(as_key(0), 20, np.int32(17), 8, 3))
     assert order.shape == (3, 24)
@@ -300,6 +306,7 @@ def test_each_epoch_shuffles_the_own_samples_anew() -> None:
     np.testing.assert_array_equal(order[:, :17], wider[:, :17])
 
 
+@pytest.mark.long("0")
 @pytest.mark.parametrize("size", [0, 1, 10, 13])
 def test_garbage_behind_the_own_samples_changes_nothing(size: int) -> None:
     inputs, labels = _samples(13)
@@ -325,6 +332,7 @@ def _ragged() -> mj.data.ClientData:
     return dataclasses.replace(clients, sizes=jnp.asarray(sizes))
 
 
+@pytest.mark.long
 def test_ragged_cohort_equals_one_by_one() -> None:
     clients = _ragged()
     sizes = np.asarray(clients.sizes)
@@ -349,6 +357,7 @@ def test_ragged_cohort_equals_one_by_one() -> None:
     assert not np.asarray(together)[0].any()
 
 
+@pytest.mark.long
 def test_a_client_does_not_depend_on_slot_company_or_number(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -432,6 +441,7 @@ def _cohort_of(
     return np.asarray(updates)[:-1]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("options", "width"), _OPTIONS)
 def test_ragged_cohort_equals_a_loop_over_clients_with_optax_alone(
     options: dict[str, float], width: int | None
@@ -463,6 +473,7 @@ def test_ragged_cohort_equals_a_loop_over_clients_with_optax_alone(
     assert (np.delete(moved, 1) > 1e-3).all()
 
 
+@pytest.mark.long
 def test_penalties_by_hand() -> None:
     # The gradient at a perfect fit is next to nothing: what is left is decay alone, and
     # from the second step on the pull back to where the round began.
@@ -486,6 +497,7 @@ def test_penalties_by_hand() -> None:
     np.testing.assert_array_equal(after(2, proximal=1.0), np.zeros(4))
 
 
+@pytest.mark.long
 def test_width_changes_rounding_only() -> None:
     model = mj.federated.mlp(10, hidden_sizes=(8,))
     start, clients = _start(model), _small_clients()
@@ -525,6 +537,7 @@ def test_a_trainer_of_ones_own_sees_its_clients_samples() -> None:
         np.testing.assert_allclose(update, expected, rtol=1e-5)
 
 
+@pytest.mark.long
 def test_scaled_multiplies_the_rate_and_compiles_nothing() -> None:
     clients, start = _small_clients(), _start(_model())
     trainer = mj.federated.local_sgd(_model(), 0.5, batch_size=20)
@@ -540,6 +553,7 @@ def test_scaled_multiplies_the_rate_and_compiles_nothing() -> None:
     assert float(rates) == pytest.approx(0.2)
 
 
+@pytest.mark.long
 def test_bfloat16_is_close_and_keeps_float32_weights() -> None:
     model = mj.federated.mlp(10, hidden_sizes=(8,))
     start, clients = _start(model), _small_clients()
@@ -585,6 +599,7 @@ def test_bfloat16_is_what_the_products_run_in() -> None:
     assert not any("bf16" in line for line in logarithms)
 
 
+@pytest.mark.long
 def test_absent_slots_are_zero_and_flags_are_right() -> None:
     clients = mj.data.iid(0, _digits(), 6)
     trainer = mj.federated.local_sgd(_model(), 0.2, batch_size=16)
@@ -600,6 +615,7 @@ def test_absent_slots_are_zero_and_flags_are_right() -> None:
     assert is_finite.tolist() == [False, True, False]  # the absent one sends zeros
 
 
+@pytest.mark.long
 def test_rows_and_columns_that_fill_a_bucket_change_nothing() -> None:
     """To the bit; a batch that holds all of a client stays as it is, as do copied samples."""
     clients = mj.data.dirichlet_by_class(0, _digits(), 5, concentration=0.5)
@@ -626,6 +642,7 @@ def test_rows_and_columns_that_fill_a_bucket_change_nothing() -> None:
         assert programs.in_buckets(clients, other).indices.shape == (8, largest)
 
 
+@pytest.mark.long
 def test_numbers_compile_nothing_new_and_x64_changes_nothing() -> None:
     clients = mj.data.iid(0, _digits(), 6)
     start = _start(_model())
@@ -654,6 +671,7 @@ def test_numbers_compile_nothing_new_and_x64_changes_nothing() -> None:
     np.testing.assert_allclose(again, reference, atol=1e-6)
 
 
+@pytest.mark.long
 def test_trainers_stack_under_vmap() -> None:
     inputs, labels = _samples(12)
     rates = jnp.array([0.1, 0.4])
@@ -669,6 +687,7 @@ def test_trainers_stack_under_vmap() -> None:
     np.testing.assert_allclose(updates[1], 4 * updates[0], atol=1e-6)
 
 
+@pytest.mark.long
 def test_lenet_cohort_equals_a_loop_over_clients() -> None:
     dataset = mj.data.load("mnist_5k", seed=0)
     clients = mj.data.iid(0, dataset, 500)

@@ -117,6 +117,7 @@ def test_equal_labels_are_told_from_others() -> None:
         )
 
 
+@pytest.mark.long("loops", "xla")
 @pytest.mark.parametrize("form", ["loops", "xla"])
 def test_a_loss_of_nan_ends_a_training_whose_gradient_is_finite(form: str) -> None:
     def nothing(outputs: Any, labels: Any) -> Any:
@@ -129,6 +130,7 @@ def test_a_loss_of_nan_ends_a_training_whose_gradient_is_finite(form: str) -> No
     assert found.status[1:].tolist() == [mj.Status.NOT_RUN] * 2
 
 
+@pytest.mark.long
 def test_clients_whose_loss_is_nan_are_left_out() -> None:
     """A client with one such sample sends nothing; the others train as ever."""
 
@@ -143,6 +145,7 @@ def test_clients_whose_loss_is_nan_are_left_out() -> None:
     assert found.status.tolist() == [mj.Status.OK] * 3
 
 
+@pytest.mark.long
 def test_a_test_loss_of_nan_ends_a_training() -> None:
     def breaks(outputs: Any, labels: Any) -> Any:
         """NaN for a label that only the test set has."""
@@ -179,6 +182,7 @@ def _noise(key: Any) -> np.ndarray:
     return noisy - plain
 
 
+@pytest.mark.long
 def test_noise_of_an_optimiser_is_fresh() -> None:
     """In every round, for every client and seed.
 
@@ -197,6 +201,7 @@ def test_noise_of_an_optimiser_is_fresh() -> None:
     assert 0.08 < draws.std() < 0.12
 
 
+@pytest.mark.long
 def test_only_keys_change_in_a_state() -> None:
     key = jax.random.key(3)
     state = {

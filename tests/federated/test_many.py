@@ -16,6 +16,8 @@ import pytest
 import mrsa_jax as mj
 from mrsa_jax.federated import _many, programs
 
+pytestmark = pytest.mark.long
+
 _CLIENTS, _COHORT = 6, 3
 
 

@@ -167,6 +167,7 @@ def _played() -> tuple[
     return found, programs, calls
 
 
+@pytest.mark.long
 def test_each_run_as_by_itself() -> None:
     together, programs, calls = _played()
     for number, many in enumerate(together):
@@ -200,6 +201,7 @@ def test_each_run_as_by_itself() -> None:
     ]
 
 
+@pytest.mark.long
 def test_stopped_and_resumed(tmp_path: pathlib.Path) -> None:
     def stop_at(limit: int) -> Any:
         def progress(done: int, total: int) -> None:
@@ -217,6 +219,7 @@ def test_stopped_and_resumed(tmp_path: pathlib.Path) -> None:
         _assert_same(one, other)
 
 
+@pytest.mark.long
 def test_a_bound_on_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     runs = {name: values[:2] for name, values in _runs().items()}
     needed = mj.federated.memory_estimate(
@@ -259,6 +262,7 @@ class _OnTheHost:
         return out, state + 1
 
 
+@pytest.mark.long
 def test_what_cannot_be_traced_goes_beside(monkeypatch: pytest.MonkeyPatch) -> None:
     programs = _counted(monkeypatch)
     runs = {name: values[:2] for name, values in _runs().items()}

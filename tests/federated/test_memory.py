@@ -47,6 +47,7 @@ def test_misuse() -> None:
         _estimate(num_rounds=-1)
 
 
+@pytest.mark.long
 def test_parts_by_hand() -> None:
     plain = _estimate(width=1)
     clients = _clients()
@@ -70,6 +71,7 @@ def test_parts_by_hand() -> None:
         _estimate(code_dim=649)
 
 
+@pytest.mark.long
 def test_each_device_of_a_mesh_needs_its_share_of_the_slots_and_all_data() -> None:
     mesh = jax.make_mesh((2,), ("clients",))
     half, whole = _estimate(cohort_size=2, width=1), _estimate(cohort_size=4, width=1)
@@ -118,6 +120,7 @@ def test_widest_within_a_bound() -> None:
     )
 
 
+@pytest.mark.long
 def test_a_bound_is_kept_or_refused_before_any_work() -> None:
     history = np.zeros((2, 6), bool)
     history[:, :4] = True

@@ -50,6 +50,7 @@ def test_misuse() -> None:
         _train(mesh=mesh)
 
 
+@pytest.mark.long
 def test_two_devices_train_as_one() -> None:
     """Three slots on two devices: one more, in which nobody is, makes them even."""
     one = _train()
@@ -63,6 +64,7 @@ def test_two_devices_train_as_one() -> None:
     np.testing.assert_allclose(one.clipped_fraction, two.clipped_fraction, atol=1e-4)
 
 
+@pytest.mark.long
 def test_frozen_updates_over_two_devices_are_those_of_one() -> None:
     start = mj.federated.initial_parameters(0, _MODEL, (8, 8, 1))
     trainer = mj.federated.local_sgd(_MODEL, 0.3, batch_size=8)

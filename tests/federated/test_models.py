@@ -102,6 +102,7 @@ _VGG_CHANNELS = (3, 64, 128, 256, 256, 512, 512, 512, 512)
 _VGG_CONVS = sum(_conv_count(3, *pair) for pair in itertools.pairwise(_VGG_CHANNELS))
 
 
+@pytest.mark.smoke("model7-shape7-7850-7850")
 @pytest.mark.parametrize(
     ("model", "shape", "by_hand", "published"),
     [
@@ -159,6 +160,7 @@ def test_parameter_counts(
     assert mj.federated.num_parameters(model, shape) == by_hand == published
 
 
+@pytest.mark.long
 def test_flat_vector_is_the_ravelled_tree() -> None:
     model = mj.federated.mlp(4, hidden_sizes=(5, 3))
     flat = mj.federated.initial_parameters(3, model, (2, 2, 1))
@@ -246,6 +248,7 @@ class _PlainVGG(nn.Module):
         return nn.Dense(10)(values.reshape(inputs.shape[0], -1))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("model", "plain", "shape"),
     [

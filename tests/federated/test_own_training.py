@@ -102,6 +102,7 @@ def _oracle(rates: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return x, c, own
 
 
+@pytest.mark.long("False")
 @pytest.mark.parametrize("decays", [False, True])
 def test_scaffold_is_its_equations(decays: bool) -> None:
     """Clients of 0 to 7 samples, a skipped round, and one whose sum is withheld."""
@@ -125,6 +126,7 @@ def test_scaffold_is_its_equations(decays: bool) -> None:
     assert result.client_states[:3].all()
 
 
+@pytest.mark.long
 def test_state_corrects_drift() -> None:
     """Of clients who differ, averages of many local steps end elsewhere than SCAFFOLD does."""
     history = np.ones((150, _CLIENTS), bool)
@@ -150,6 +152,7 @@ def test_state_corrects_drift() -> None:
     assert far[1] < 1e-4 < 1e-2 < far[0]
 
 
+@pytest.mark.long
 def test_state_in_every_form(tmp_path: pathlib.Path) -> None:
     """As programs, over two devices, side by side and from a checkpoint: one training."""
     training = _training(_scaffold(batch_size=2))
@@ -187,6 +190,7 @@ def _stop_at(number: int) -> Any:
     return progress
 
 
+@pytest.mark.long
 def test_optax_takes_the_steps() -> None:
     """SGD of optax is `local_sgd`.
 
@@ -216,6 +220,7 @@ def test_optax_takes_the_steps() -> None:
     np.testing.assert_allclose(start + update, flat, rtol=1e-5)
 
 
+@pytest.mark.long
 def test_tests_on_each_client_are_their_losses() -> None:
     inputs, labels = _X[0], _Y[0]
     trainer = mj.federated.local_sgd(_MODEL, 0.1, batch_size=4, loss=_squared)
@@ -252,6 +257,7 @@ class _NextToken(nnx.Module):
         return self.table(tokens.astype(jnp.int32))
 
 
+@pytest.mark.long
 def test_next_tokens_are_learnt_by_a_model_of_nnx() -> None:
     """Each token is followed by the next.
 
@@ -295,6 +301,7 @@ def test_next_tokens_are_learnt_by_a_model_of_nnx() -> None:
     assert found.accuracy == pytest.approx(0.6)
 
 
+@pytest.mark.long
 def test_cross_entropy_as_a_loss_of_one_s_own_is_the_default() -> None:
     data = mj.data.iid(0, mj.data.load("digits"), num_clients=30)
     model, loss = (

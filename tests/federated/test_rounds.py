@@ -23,6 +23,8 @@ from mrsa_jax._core import batches as _batches
 from mrsa_jax.federated.programs import runs_program
 from mrsa_jax.secagg.averages import AggregateOut
 
+pytestmark = pytest.mark.long
+
 _CLIENTS, _COHORT, _DIM = 6, 4, 650
 _MODEL = mj.federated.logistic(10)
 _FIELDS = ("parameters", "accuracy", "loss", "status", "clipped_fraction", "wrapped",

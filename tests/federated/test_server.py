@@ -120,6 +120,7 @@ def test_any_optimizer_equals_optax_over_the_rounds_that_have_a_sum(
     )
 
 
+@pytest.mark.smoke
 def test_adam_by_hand() -> None:
     # Its first step has the length of the learning rate along each axis, its count is
     # one.

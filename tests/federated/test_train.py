@@ -126,6 +126,7 @@ def test_misuse() -> None:
         )
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("server", [None, "momentum"])
 def test_equals_a_plain_loop_with_optax(server: str | None) -> None:
     dataset, clients = _setting()
@@ -165,6 +166,7 @@ def test_equals_a_plain_loop_with_optax(server: str | None) -> None:
     assert dataset.num_classes == 10
 
 
+@pytest.mark.long
 def test_skipped_rounds_leave_everything_alone() -> None:
     dataset, _ = _setting()
     history = _history(4)
@@ -238,6 +240,7 @@ def test_a_failed_round_changes_nothing_and_is_reported() -> None:
     )
 
 
+@pytest.mark.long
 def test_aggregates_are_sums_of_the_updates() -> None:
     _, clients = _setting()
     history = _history(2)
@@ -258,6 +261,7 @@ def test_aggregates_are_sums_of_the_updates() -> None:
     np.testing.assert_allclose(result.aggregates[1], updates[0] + updates[1], atol=1e-5)
 
 
+@pytest.mark.long
 def test_divergence_is_reported_with_its_first_round() -> None:
     history = _history(5)
     history[1] = False
@@ -374,6 +378,7 @@ def test_decay_is_that_of_optax() -> None:
     assert mj.federated.decay_at(7, 0.4) == mj.federated.decay_at([7], 0.4)
 
 
+@pytest.mark.long
 def test_seeds_and_rates_compile_nothing_new() -> None:
     history = _history(3)
     first = _train(history, trainer=mj.federated.local_sgd(_model(), 0.3, batch_size=7))
@@ -387,6 +392,7 @@ def test_seeds_and_rates_compile_nothing_new() -> None:
     assert not np.array_equal(first.parameters, other.parameters)
 
 
+@pytest.mark.long
 def test_padded_and_plain_ring_sums_train_the_identical_model() -> None:
     history = _history(4)
     history[2, :] = [True, True, False, False, False, False]
@@ -415,6 +421,7 @@ def test_padded_and_plain_ring_sums_train_the_identical_model() -> None:
     assert not np.array_equal(results["array"].parameters, plain.parameters)
 
 
+@pytest.mark.long
 def test_learns_digits() -> None:
     dataset, _ = _setting()
     clients = mj.data.iid(0, dataset, _CLIENTS)

@@ -84,6 +84,7 @@ def test_survivors_that_make_no_sense(survivors: np.ndarray, message: str) -> No
         _train(np.ones((2, _CLIENTS), bool), _average(), survivors=survivors)
 
 
+@pytest.mark.long
 def test_weights_that_make_no_sense() -> None:
     history = np.ones((1, _CLIENTS), bool)
     with pytest.raises(mj.ConfigurationError, match="`weights` must be 9 integers"):
@@ -97,6 +98,7 @@ def test_weights_that_make_no_sense() -> None:
         _train(_history(), _average(), survivors=np.asarray(_history().survivors))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("policy", ["ignore", "drop_block"])
 def test_a_round_is_ok_exactly_where_the_history_has_a_row(policy: str) -> None:
     history = _history(policy=policy)
@@ -117,6 +119,7 @@ def test_a_round_is_ok_exactly_where_the_history_has_a_row(policy: str) -> None:
     np.testing.assert_array_equal(result.parameters, again.parameters)
 
 
+@pytest.mark.long
 def test_only_learnt_sums_move_the_model() -> None:
     """The same as training on the learnt rows alone, with nobody lost (to the rounding)."""
     history = _history()
@@ -154,6 +157,7 @@ def test_a_failed_round_leaves_the_model_and_says_so() -> None:
         assert (result.components == -1).all()
 
 
+@pytest.mark.long
 def test_sample_weights_give_the_weighted_mean() -> None:
     clients = _clients()
     sizes = np.asarray(clients.sizes)

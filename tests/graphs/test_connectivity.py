@@ -18,6 +18,7 @@ _labels = jax.jit(jax.vmap(component_labels))
 _connected = jax.jit(jax.vmap(is_connected))
 
 
+@pytest.mark.smoke("component_labels")
 @pytest.mark.parametrize("function", [component_labels, is_connected])
 def test_misuse_is_named(function: object) -> None:
     graph, alive = ~np.eye(3, dtype=bool), np.ones(3, bool)

@@ -163,6 +163,7 @@ def test_edges_are_independent_with_chance_p(p: float) -> None:
 # -----------------------------------------------------------------------------------
 
 
+@pytest.mark.long("6-3")
 @pytest.mark.parametrize(
     ("n", "k"), [(1, 0), (2, 1), (5, 2), (6, 3), (8, 7), (9, 8), (10, 0)]
 )
@@ -183,6 +184,7 @@ def test_harary_is_the_circulant_under_a_relabelling(n: int, k: int) -> None:
     assert np.allclose(*spectrum, atol=1e-9)
 
 
+@pytest.mark.long
 def test_harary_survives_the_loss_of_fewer_than_k() -> None:
     """H(n, k) is k-connected.
 
@@ -248,6 +250,7 @@ def test_a_step_of_switches_keeps_graphs_simple_and_degrees() -> None:
     assert len(graphs) > 1
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("k", "number"), [(3, 70), (2, 70), (4, 15)])
 def test_random_regular_is_near_uniform(k: int, number: int) -> None:
     """On six clients there are 70 labelled graphs of degree 3.
@@ -258,6 +261,7 @@ def test_random_regular_is_near_uniform(k: int, number: int) -> None:
     _assert_cells_are_even(_graphs(random_regular(6, k), 14_000), number)
 
 
+@pytest.mark.long
 def test_random_regular_has_the_triangles_of_the_uniform_law() -> None:
     """Against all 19,355 cubic graphs on eight clients, counted here one by one."""
     law: dict[int, int] = {}

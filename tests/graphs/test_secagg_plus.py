@@ -90,6 +90,7 @@ def _log(value: Fraction) -> float:
     )
 
 
+@pytest.mark.smoke("1-0-1")
 @pytest.mark.parametrize(
     ("population", "marked", "drawn"),
     [
@@ -214,6 +215,7 @@ def test_more_is_asked_of_more_neighbours() -> None:
     assert 2 * lying.threshold > lying.degree + 1
 
 
+@pytest.mark.long
 def test_bounds_hold_in_simulation() -> None:
     """Where bounds are loose enough to see.
 

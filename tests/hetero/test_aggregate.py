@@ -121,6 +121,7 @@ def same(one, two):
                 assert np.array_equal(left, right), field.name
 
 
+@pytest.mark.long
 def test_every_pattern_of_losses_decodes_to_the_plain_sum():
     codes = codes_of(_layout(), UPDATES)
     for number, sends in enumerate(itertools.product([False, True], repeat=6)):
@@ -153,6 +154,7 @@ def test_every_pattern_of_losses_decodes_to_the_plain_sum():
             same(result, padded)
 
 
+@pytest.mark.long("sends0-exact")
 @pytest.mark.parametrize("rule", ["exact", "power_of_two"])
 @pytest.mark.parametrize(
     "sends",
@@ -204,6 +206,7 @@ def test_too_few_shares_fail_the_round_alike():
     assert good.summed.tolist() == [False, False, True, True, True, True]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("threshold", "status"), [(4, mj.Status.OK), (5, mj.Status.UNRELIABLE)]
 )
@@ -243,6 +246,7 @@ def test_majorities_are_the_default():
     )
 
 
+@pytest.mark.long
 def test_a_sparse_graph_asks_for_fewer_secrets():
     """A lost client without neighbours in its blocks hides nothing there."""
     layout = segment_layout("groups", [3, 3], [3, 5], 4)
@@ -316,6 +320,7 @@ def test_absent_updates_are_not_read():
     )
 
 
+@pytest.mark.smoke
 def test_clipping_is_counted_over_those_who_send():
     wild = np.zeros((6, 7), np.float32)
     wild[0, :3], wild[4] = 5.0, -5.0
@@ -334,6 +339,7 @@ def test_rounds_differ_in_rounding_alone():
     np.testing.assert_allclose(two.update, update, atol=3e-7)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("engine", "modulus"), [("compiled", 101), ("xla", 128)])
 def test_a_plan_in_parts_has_the_pads_of_the_whole(engine, modulus, monkeypatch):
     """Sums alone would agree whatever the pads are: compare what is sent under them."""
@@ -404,6 +410,7 @@ class Attack:
         )
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("fidelity", ["sets", "array", "real"])
 def test_attackers_strike_at_each_stage(fidelity):
     lonely = jnp.arange(6) == 2
@@ -459,6 +466,7 @@ def test_attackers_strike_at_each_stage(fidelity):
         ).all()
 
 
+@pytest.mark.long
 def test_a_robust_rule_takes_the_place_of_the_mean():
     layout = segment_layout("groups", [2, 2, 2], [3, 3, 3], 2)
     updates = np.repeat(np.float32([[-1, 0], [0, 1], [1, 1]]), 2, axis=0)

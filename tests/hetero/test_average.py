@@ -99,6 +99,7 @@ PATTERNS = [
 ]
 
 
+@pytest.mark.long
 def test_rounds_have_the_same_bits_with_and_without_pads_and_are_means():
     sets = segment_average(_layout(), RANGE, fidelity="sets")
     state = pad_state = sets.init()
@@ -137,6 +138,7 @@ def test_rounds_have_the_same_bits_with_and_without_pads_and_are_means():
     assert int(state.round_index) == len(PATTERNS)
 
 
+@pytest.mark.long
 def test_equal_levels_in_one_group_are_the_ring_average():
     """One group and one segment is plain secure aggregation with a quantizer of K levels."""
     # of more than one client a level
@@ -159,6 +161,7 @@ def test_equal_levels_in_one_group_are_the_ring_average():
     assert np.array_equal(plain.components, out.components)
 
 
+@pytest.mark.long
 def test_absent_updates_are_not_read():
     average = segment_average(_layout(), RANGE)
     alive = jnp.asarray([True, True, True, True, False, False])
@@ -219,6 +222,7 @@ def test_the_range_follows_the_update():
     assert float(kept.half_width) == float(after.half_width)
 
 
+@pytest.mark.long
 def test_slots_may_be_clients():
     """Who is asked then moves nobody into another group."""
     layout = segment_layout("mc", [3, 3, 3], [2, 5, 9], dim=7)
@@ -247,6 +251,7 @@ def test_slots_may_be_clients():
         )
 
 
+@pytest.mark.long
 def test_robust_rule_and_attackers():
     layout = segment_layout("groups", [2, 2, 2], [3, 3, 3], 2)
     updates = jnp.asarray(np.repeat(np.float32([[0, 1], [0, 1], [0, 1]]), 2, axis=0))
@@ -264,6 +269,7 @@ def test_robust_rule_and_attackers():
         np.testing.assert_allclose(honest.update, [0, 1], atol=1e-6)
 
 
+@pytest.mark.long
 def test_attackers_see_those_who_send():
     """Colluders send minus the honest senders' mean.
 
@@ -281,6 +287,7 @@ def test_attackers_see_those_who_send():
     np.testing.assert_allclose(out.update, 0.6 * honest, atol=1e-5)
 
 
+@pytest.mark.long
 def test_trains_a_model():
     from mrsa_jax import data, federated
 
@@ -309,6 +316,7 @@ def test_trains_a_model():
     assert np.isfinite(runs[0].parameters).all()
 
 
+@pytest.mark.long
 def test_rounds_in_one_scan_are_the_rounds_one_by_one():
     """Losses, ranges and attackers of 12 rounds, none of them known while tracing."""
     rng, rounds = np.random.default_rng(3), 12
@@ -346,6 +354,7 @@ def test_rounds_in_one_scan_are_the_rounds_one_by_one():
     )
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("fidelity", ["sets", "array"])
 def test_an_update_does_not_depend_on_how_many_segments_go_at_once(
     fidelity, monkeypatch
@@ -381,6 +390,7 @@ def _judgements(inside, survivors, thresholds):
     return jax.vmap(_round._judge_complete, (None, 0, 0))(inside, survivors, thresholds)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("scheme", ["mc", "sc", "groups"])
 def test_rounds_are_judged_as_by_sets(scheme):
     """300 rounds of every kind against the outcome that plain sets give one by one."""

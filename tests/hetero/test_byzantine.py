@@ -84,6 +84,7 @@ def _sent(attack, updates, mine):
     return _corrupted(attack, _key(), updates, mine)
 
 
+@pytest.mark.long("wrong_pads")
 @pytest.mark.parametrize("name", ATTACKS)
 def test_honest_clients_and_untouched_blocks_are_left_alone(name):
     attack, own = ATTACKS[name](), on_device(updates())
@@ -339,6 +340,7 @@ def test_tolerance_of_mc_is_the_corrected_law():
     assert hetero.tolerated_byzantine(hetero.segment_matrix("mc", 5)).anywhere == 1
 
 
+@pytest.mark.smoke
 def test_tolerance_of_plain_groups_is_half_of_them():
     found = hetero.tolerated_byzantine([[-1] * 7])
     assert (found.anywhere, found.together, found.certified) == (3, 3, True)
@@ -375,6 +377,7 @@ def test_the_median_of_averages_holds_below_the_tolerance_and_breaks_at_it():
     assert any(moved[True])
 
 
+@pytest.mark.long("gaussian_blocks", "sign_flip", "wrong_pads")
 @pytest.mark.parametrize("name", ATTACKS)
 def test_a_round_with_one_attacker_is_saved_by_the_median(name):
     """Experiment 2's round.

@@ -84,6 +84,7 @@ def test_rejects_what_cannot_be_decoded(change, message):
         decode(**arguments, layout=_layout(), value_range=RANGE)
 
 
+@pytest.mark.long
 def test_levels_are_kept_and_what_is_outside_is_clipped():
     levels = _layout().levels_of()
     codes = np.random.default_rng(3).integers(0, np.repeat(levels, [4, 4, 3], axis=0).T)
@@ -102,6 +103,7 @@ def test_levels_are_kept_and_what_is_outside_is_clipped():
     np.testing.assert_allclose(clipped, [0, 0, 3 / 11, 0, 0, 1, 0], atol=1e-7)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("chunk", [65_536, 3])
 def test_draws_are_those_documented(chunk, monkeypatch):
     monkeypatch.setattr(kernels, "_DRAWS_OF_A_KEY", chunk)
@@ -237,6 +239,7 @@ def test_unbiased_with_the_variance_of_theorem_2():
     assert abs(between.mean()) <= 2 * spread / math.sqrt(2 * width)
 
 
+@pytest.mark.long
 def test_coding_and_decoding_inside_a_users_program():
     updates, key = (
         jnp.asarray(np.stack([updates_of(seed=s) for s in (0, 1)])),

@@ -82,6 +82,7 @@ def test_rejects(call, message) -> None:
         call()
 
 
+@pytest.mark.smoke("cohort1-merge-members1-groups1-out1")
 @pytest.mark.parametrize(
     ("cohort", "too_small", "members", "groups", "out"),
     [

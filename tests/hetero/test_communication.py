@@ -105,6 +105,7 @@ def test_bytes_are_those_of_a_real_round():
     assert result.steps[2].bytes_up == times.message_bytes.sum()
 
 
+@pytest.mark.smoke
 def test_experiment_1_takes_the_papers_times():
     """As K = 2 for all and a quarter of K = 12 in plain bits.
 
@@ -131,6 +132,7 @@ def test_experiment_1_takes_the_papers_times():
         assert times.round_seconds < slow.round_seconds
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("number", "levels", "factor"),
     [(2**14, 2**16, 30 / 16), (14, 2**16, 20 / 16), (2**14, 2, 15.0), (14, 2, 4.0)],

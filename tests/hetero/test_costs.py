@@ -87,6 +87,7 @@ LAYOUTS = [
 ]
 
 
+@pytest.mark.long
 @settings(max_examples=40, deadline=None)
 @given(st.sampled_from(LAYOUTS), st.data())
 def test_costs_are_those_of_the_operations_one_by_one(layout, data):
@@ -107,6 +108,7 @@ def test_costs_are_those_of_the_operations_one_by_one(layout, data):
     assert (costs.shares == 2 * number).all()
 
 
+@pytest.mark.smoke("layout0")
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_costs_are_those_of_the_protocols_own_count(layout):
     layout = layout()

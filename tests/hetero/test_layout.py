@@ -60,6 +60,7 @@ def test_small_groups_where_asked_for():
     assert all(block.members for block in layout.blocks)
 
 
+@pytest.mark.smoke
 def test_single_chain_of_three_by_hand():
     # rows of B_SC: 0 0 * / * 1 1 / 0 * 0
     layout = segment_layout("sc", [[4, 0], [1, 5, 2], [3, 6]], [2, 4, 9], dim=8)

@@ -83,6 +83,7 @@ def test_rejects_an_effort_that_is_none() -> None:
         segment_leakage(history, effort=-1.0)
 
 
+@pytest.mark.smoke
 def test_rows_by_hand() -> None:
     """MC with three groups: row l pairs i with l + 1 - i mod 3."""
     history = segment_participation(PAIRS(), [[1] * 6, [1, 1, 1, 0, 1, 1]])
@@ -248,6 +249,7 @@ def setting(seed):
     return clients, groups, layouts, survivors, sets
 
 
+@pytest.mark.long
 @hypothesis.given(st.integers(0, 2**32 - 1))
 def test_equals_row_spaces_in_fractions(seed) -> None:
     clients, groups, layouts, survivors, sets = setting(seed)
@@ -289,6 +291,7 @@ def test_equals_row_spaces_in_fractions(seed) -> None:
     assert [set(np.flatnonzero(row).tolist()) for row in history.plain] == plain
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("ranked", [False, True])
 @pytest.mark.parametrize("rounds", [6, 40])
 def test_least_squares_recovers_just_what_is_exposed(ranked: bool, rounds: int) -> None:
@@ -384,6 +387,7 @@ def test_some_segments_fall_before_others() -> None:
 N, K, T, ROUNDS = 24, 12, 4, 80
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("ranked", [False, True])
 def test_blocks_that_are_split_lose_their_guarantee(ranked: bool) -> None:
     """Batch partitioning with T = 4: blocks cut by groups hide in their pieces only."""

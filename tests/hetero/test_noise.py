@@ -73,6 +73,7 @@ def test_noise_is_drawn_from_its_own_stream() -> None:
     assert np.array_equal(noisy, np.repeat(words[:, None], 3, axis=1))
 
 
+@pytest.mark.long
 def test_all_ways_to_sum_agree_and_are_codes_and_noise() -> None:
     averages = [
         segment_average(_layout(), RANGE, fidelity=fidelity, noise=_noise())
@@ -120,6 +121,7 @@ def test_all_ways_to_sum_agree_and_are_codes_and_noise() -> None:
     assert outs[0].wrapped == 0
 
 
+@pytest.mark.long
 def test_wraps_and_robust_rules_and_attackers() -> None:
     tight = segment_layout("groups", [3, 3], [3, 9], dim=3000, modulus_bits=7)
     noise = mj.dp.discrete_gaussian(7.0)
@@ -158,6 +160,7 @@ def test_wraps_and_robust_rules_and_attackers() -> None:
         assert outs[0].status == mj.Status.OK
 
 
+@pytest.mark.long
 def test_clip_norm_bounds_what_a_client_changes() -> None:
     average = segment_average(
         _layout(), RANGE, noise=_noise(), clip_norm=0.5, fidelity="sets"

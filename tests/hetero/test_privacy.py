@@ -74,6 +74,7 @@ def test_misuse_names_argument_rule_and_value(call, message):
         call()
 
 
+@pytest.mark.smoke
 def test_cases_by_hand():
     assert hetero.privacy_level([[-1]]) == 1.0  # no proper union at all
     assert hetero.privacy_level([[-1, -1, -1]]) == 0.0  # plain multi-group sums
@@ -126,6 +127,7 @@ def test_every_scheme_to_twelve_groups_against_brute_force(size):
         )
 
 
+@pytest.mark.smoke("34")
 @pytest.mark.parametrize("seed", range(40))
 def test_random_matrices_against_brute_force(seed):
     rng = np.random.default_rng(seed)
@@ -183,6 +185,7 @@ def test_the_law_of_hybrid_chains_is_no_more_than_a_search_beyond_its_check():
     assert level == Fraction(7, 67)
 
 
+@pytest.mark.long
 @settings(max_examples=25, deadline=None)
 @given(st.integers(0, 2**31), st.integers(0, 12))
 def test_a_search_that_stops_early_bounds_the_level_from_both_sides(seed, budget):

@@ -105,6 +105,7 @@ def test_misuse_is_named(build, message):
         build()
 
 
+@pytest.mark.smoke
 def test_every_rule_is_in_the_table():
     own_functions = filter(
         inspect.isfunction, map(inspect.unwrap, vars(hetero.robust).values())
@@ -379,6 +380,7 @@ def weiszfeld(
     return point
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("num_bad", [1, 2])
 def test_no_scale_takes_the_geometric_median_over(num_bad):
     """It stays within its bound of the good blocks, and is what its definition says.
@@ -417,6 +419,7 @@ def _whole(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return values, np.isfinite(values).all(axis=2).astype(np.float32)
 
 
+@pytest.mark.long
 def test_one_far_block_leaves_the_geometric_median_among_the_others():
     """Of five or nine.
 
@@ -432,6 +435,7 @@ def test_one_far_block_leaves_the_geometric_median_among_the_others():
             assert (np.asarray(found) <= 0.1).all()
 
 
+@pytest.mark.long
 def test_krum_ranks_what_squares_cannot_hold():
     values, weights, _ = hostile_cases(1)
     weights = np.where(np.isfinite(values).all(axis=2), 1.0, 0.0).astype(np.float32)
@@ -515,6 +519,7 @@ def test_krum_never_averages_a_far_block_of_those_present(num_absent):
         assert (found < 1).all(), selected
 
 
+@pytest.mark.long("geometric_median", "krum")
 @pytest.mark.parametrize("name", RULES)
 def test_contract(name):
     """Absent blocks may hold anything; jit and vmap change nothing.

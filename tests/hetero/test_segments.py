@@ -158,6 +158,7 @@ def test_the_readable_rows_of_equation_15():
     assert hetero.segment_matrix_plus("hc", subgroups, 2).tolist()[2:] == hybrid
 
 
+@pytest.mark.smoke
 def test_a_matrix_prints_as_the_paper_prints_it():
     text = hetero.format_matrix(hetero.segment_matrix_plus("mc", [1, 2, 2]), [1, 2, 2])
     assert text.splitlines()[0].split() == ["(0,0)", "(0,0)", "(1,1)", "*", "(1,1)"]
@@ -227,6 +228,7 @@ def test_algorithms_1_and_3_written_out(size):
     assert (hetero.segment_matrix("mc", size) == algorithm_3(size, 1)).all()
 
 
+@pytest.mark.long
 def test_algorithm_6_with_its_corrections_is_the_base_scheme_over_subgroups():
     vectors = [
         parts

@@ -19,6 +19,7 @@ SCHEMES = (
 EVERYBODY = set(range(12))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("scheme", SCHEMES)
 def test_it_is_the_rollout_and_its_state_is_in_the_log(scheme: str) -> None:
     """Rounds in which some are away.

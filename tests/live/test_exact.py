@@ -69,6 +69,7 @@ def check(logs: list[Matrix]) -> None:
                 assert (state.hidden == 1.0) == (worst == 1)
 
 
+@pytest.mark.long
 def test_figures_of_a_growing_history_are_exact() -> None:
     check(_logs(12))
 

@@ -42,6 +42,7 @@ def test_bars_that_are_none(settings: dict[str, Any], message: str) -> None:
         live.Gate(**settings)
 
 
+@pytest.mark.long("clients0-None-`clients` must be named once each; got 'a'")
 @pytest.mark.parametrize(
     ("clients", "weights", "message"),
     [
@@ -208,6 +209,7 @@ def _check_against_batch(logs: list[Matrix], *, with_hidden: bool = True) -> int
     return unknown
 
 
+@pytest.mark.long
 def test_streaming_is_batch() -> None:
     generator = random.Random(22)
     assert (
@@ -216,6 +218,7 @@ def test_streaming_is_batch() -> None:
     )
 
 
+@pytest.mark.long
 def test_streaming_is_batch_on_histories_made_to_deceive() -> None:
     assert _check_against_batch(np.abs(hostile.small(48, 22)).tolist()) < 20
 
@@ -298,6 +301,7 @@ def _check_against_fractions(log: Matrix) -> int:
     return judged
 
 
+@pytest.mark.long
 def test_weights_around_every_power_of_two() -> None:
     generator = random.Random(64)
     logs = [_powers_log(generator) for _ in range(120)]
@@ -317,6 +321,7 @@ def test_ten_thousand_histories_around_every_power_of_two() -> None:
         _check_against_certified(log)
 
 
+@pytest.mark.long("log1")
 @pytest.mark.parametrize("log", DECEIVED)
 def test_residues_of_64_bits_expose(log: Matrix) -> None:
     for _ in range(4):  # the primes are drawn: not every pair of them was deceived
@@ -406,6 +411,7 @@ def _check_by_exhaustion(generator: random.Random) -> list[bool]:
     return [answer.allowed for answer in answers]
 
 
+@pytest.mark.long
 def test_answers_are_those_of_exhaustion() -> None:
     generator = random.Random(3)
     said = list(itertools.chain(*(_check_by_exhaustion(generator) for _ in range(40))))
@@ -447,6 +453,7 @@ def test_cohorts_are_weighed_as_they_are_asked_about() -> None:
     assert [one.allowed for one in gate.check([{"a": 1, "b": 2, "c": 4}])] == [False]
 
 
+@pytest.mark.long
 def test_a_reread_history_gives_the_same_figures_to_the_last_bit(
     tmp_path: pathlib.Path,
 ) -> None:

@@ -254,6 +254,7 @@ def test_a_log_cut_at_any_byte_goes_on(
             assert path.read_bytes().startswith(whole[:size])
 
 
+@pytest.mark.smoke("30")
 @pytest.mark.parametrize("size", [1, 30, 124])
 def test_a_header_that_an_older_recorder_marked_as_torn(
     path: pathlib.Path, size: int

@@ -10,6 +10,8 @@ import pathlib
 import subprocess
 import sys
 
+import pytest
+
 from mrsa_watch import read_log
 from mrsa_watch.logs import LineParser
 
@@ -43,6 +45,7 @@ for run in range(moments):
 """
 
 
+@pytest.mark.long
 def test_kill_at_ten_moments(tmp_path: pathlib.Path) -> None:
     path = tmp_path / "log.jsonl"
     done = subprocess.run(

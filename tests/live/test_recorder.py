@@ -147,6 +147,7 @@ def test_a_file_of_another_kind_is_left_as_it_is(path: pathlib.Path) -> None:
     assert path.read_text() == "round,client\n1,anna\n"
 
 
+@pytest.mark.smoke
 def test_a_log_by_hand(path: pathlib.Path) -> None:
     with _recorder(path) as recorder:
         recorder.record(
@@ -183,6 +184,7 @@ def test_a_log_by_hand(path: pathlib.Path) -> None:
     assert second == {"round": 8, "sum": 0, "status": "refused", "clients": []}
 
 
+@pytest.mark.smoke
 def test_weights_are_kept_exactly(path: pathlib.Path) -> None:
     weights = [0.1, decimal.Decimal("0.1"), Fraction(1, 3), 10**40, np.float32(0.1)]
     with _recorder(path) as recorder:
@@ -314,6 +316,7 @@ def test_a_salt_cut_short_is_no_salt(path: pathlib.Path) -> None:
         _recorder(path, salt=None)
 
 
+@pytest.mark.long
 def test_a_second_writer_is_refused_at_once(path: pathlib.Path) -> None:
     code = (
         "import sys\nfrom mrsa_watch import Recorder\n"

@@ -48,6 +48,7 @@ def test_arithmetic_is_that_of_integers(field: Any) -> None:
     assert (_vectors.times(a[1:], np.asarray(units), *own) == one).all()
 
 
+@pytest.mark.long
 def test_what_stands_in_for_loops_does_what_they_do(field: Any) -> None:
     pytest.importorskip("numba")
     from mrsa_watch import _loops
@@ -107,6 +108,7 @@ def test_light_combinations_are_those_of_all_groups() -> None:
             assert _vectors.lightest(*keys, is_alone, sizes) == expected
 
 
+@pytest.mark.long("False")
 @pytest.mark.parametrize("is_weighted", [False, True])
 def test_floats_are_those_of_loops(is_weighted: bool) -> None:
     pytest.importorskip("numba")

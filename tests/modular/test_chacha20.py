@@ -47,6 +47,7 @@ def test_rejects_lengths_that_no_counter_covers(num_words):
         keystream(key, nonce, num_words)
 
 
+@pytest.mark.smoke("-1")
 @pytest.mark.parametrize("counter", [-1, 2**32])
 def test_rejects_counters_that_are_no_word(counter):
     key, nonce = jnp.zeros(8, jnp.uint32), jnp.zeros(3, jnp.uint32)
@@ -57,6 +58,7 @@ def test_rejects_counters_that_are_no_word(counter):
 EVERY_FORM = pytest.mark.parametrize("form", ["xla", "pallas"])
 
 
+@pytest.mark.long("2.3.2-pallas")
 @EVERY_FORM
 @pytest.mark.parametrize("vector", VECTORS["blocks"], ids=lambda vector: vector["name"])
 def test_blocks_of_the_rfc(vector, form):
@@ -87,6 +89,7 @@ def test_cipher_of_the_rfc(form):
     assert bytes(a ^ b for a, b in zip(plain, stream, strict=False)) == cipher
 
 
+@pytest.mark.long
 @hypothesis.given(
     key=st.binary(min_size=32, max_size=32),
     nonce=st.binary(min_size=12, max_size=12),
@@ -118,6 +121,7 @@ def test_no_words_and_no_blocks(form):
         assert keystream(zeros(8, np.uint32), zeros(3, np.uint32), 0).shape == (0,)
 
 
+@pytest.mark.long
 @EVERY_FORM
 def test_columns_mix_keys_counters_and_nonces(form):
     rng = np.random.default_rng(6)
@@ -137,6 +141,7 @@ def test_columns_mix_keys_counters_and_nonces(form):
         assert stream_bytes(columns[:, place]) == openssl(*case, 64)
 
 
+@pytest.mark.long
 def test_jit_vmap_and_x64_change_nothing():
     rng = np.random.default_rng(7)
     keys = jnp.asarray(rng.integers(0, 2**32, (3, 8), dtype=np.uint32))

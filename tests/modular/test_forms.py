@@ -89,6 +89,7 @@ def exact() -> dict[str, list[list[int]]]:
     }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("name", CASES)
 def test_forms_equal_the_rationals(name: str, form: str, exact) -> None:
@@ -125,6 +126,7 @@ def test_small_primes_leave_open_what_they_divide(form: str) -> None:
     assert [found[k] - expected[k] for k in range(5) if k != own] == [0] * 4
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("form", ["xla", "pallas"])
 def test_transformed_calls_equal_plain_ones(form: str) -> None:
     bools = jnp.asarray(CASES["bools"][:32])
@@ -134,6 +136,7 @@ def test_transformed_calls_equal_plain_ones(form: str) -> None:
     np.testing.assert_array_equal(mapped, expected)
 
 
+@pytest.mark.long
 def test_shards_are_ranked_apart(checks_varying: bool) -> None:
     bools = jnp.asarray(CASES["bools"][:32])
     expected = rank(bools)

@@ -96,6 +96,7 @@ def test_known_ranks(matrix, expected):
     assert int(np.asarray(rank_trajectory(matrix))[-1]) == expected
 
 
+@pytest.mark.long
 def test_primes_that_are_known_beforehand_deceive_nobody():
     p, q = PRIMES
     product = np.diag([p * q, 1])
@@ -118,6 +119,7 @@ def test_a_rank_that_drops_modulo_a_prime_is_raised_by_the_next(monkeypatch):
         assert rank(np.stack(cases)).tolist() == [3, 3, 1]
 
 
+@pytest.mark.long
 def test_a_rank_that_drops_modulo_the_small_prime_is_raised():
     small = _blocked.SMALL_PRIME
     cases = [
@@ -208,6 +210,7 @@ def test_entries_of_any_size_and_sign():
         assert int(rank(on_device([[1, 1], [0, 1]], dtype))) == 2
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("prime", PRIMES)
 @pytest.mark.parametrize("platform", ["cpu", "tpu"])
 def test_field_operations_against_python_integers(prime, platform):
@@ -296,6 +299,7 @@ def test_jit_and_x64_change_nothing():
         assert int(rank(on_device(-FANO.astype(np.int64)))) == 7
 
 
+@pytest.mark.smoke
 def test_participation_like_matrices_against_lapack():
     rng = np.random.default_rng(9)
     batch = np.zeros((9, 60, 60), bool)
@@ -309,6 +313,7 @@ def test_participation_like_matrices_against_lapack():
     ]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["rank", "rank_trajectory"])
 def test_compiled_loops_and_array_code_agree(
     name: str, monkeypatch: pytest.MonkeyPatch

@@ -116,5 +116,6 @@ def test_reduction_of_64_bits(modulus):
         assert reduce_words(high, low, modulus).tolist() == expected
 
 
+@pytest.mark.smoke
 def test_keystream_words_of_a_residue():
     assert [words_per_residue(modulus) for modulus in (2, 2**32, 3, 37)] == [1, 1, 2, 2]

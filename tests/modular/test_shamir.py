@@ -135,6 +135,7 @@ def test_limbs_hold_256_bits():
     assert np.array_equal(words_of_limbs(on_device(limbs)), words)
 
 
+@pytest.mark.long
 @hypothesis.settings(max_examples=20)
 @hypothesis.given(st.integers(0, 2**32 - 1), st.sampled_from([P, 2**31 - 19, 65537]))
 def test_shares_are_the_polynomial_and_any_t_of_them_recover_it(seed, prime):
@@ -199,6 +200,7 @@ def test_a_threshold_of_one_and_nothing_used():
     ]
 
 
+@pytest.mark.long
 def test_jit_vmap_and_x64_change_nothing():
     rng = np.random.default_rng(2)
     secrets = jnp.asarray(rng.integers(0, P, (4, LIMBS)).astype(np.uint32))

@@ -194,6 +194,7 @@ AS_PRINTED = {
 }
 
 
+@pytest.mark.smoke("table4")
 @pytest.mark.parametrize("name", ["table3", "table4", "table5"])
 def test_the_papers_own_numbers_bear_its_claims_out(name: str) -> None:
     """Its means with a small spread: read as here, it does not contradict itself."""
@@ -251,6 +252,7 @@ def test_comparable_asks_for_the_whole_interval(
     assert check.verdict == verdict
 
 
+@pytest.mark.long
 def test_a_gap_of_eight_points_in_noise_never_holds() -> None:
     """Five seeds whose differences have mean -8, deviation 7.
 
@@ -314,6 +316,7 @@ def _played(context: Context, setting: Setting, scheme: str, trial: int) -> np.n
     return setting.history(key, training.schemes_for()[scheme], clients)
 
 
+@pytest.mark.long
 def test_clients_whose_label_comes_first_are_there_more_often(tiny: Context) -> None:
     """Rates by label.
 
@@ -330,6 +333,7 @@ def test_clients_whose_label_comes_first_are_there_more_often(tiny: Context) -> 
     assert abs(gap - 2000 * 0.1 * (0.5 - 0.1) / 0.7) < 28
 
 
+@pytest.mark.long
 def test_trainings_are_paired_and_shared(
     tiny: Context, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -426,6 +430,7 @@ def _made_up(
     ]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("fast", [True, False])
 @pytest.mark.usefixtures("drawn_figures")
 def test_items_say_what_was_run(
@@ -503,6 +508,7 @@ def _legend(rows: pd.DataFrame) -> list[str]:
     return [] if legend is None else [text.get_text() for text in legend.get_texts()]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("fast", [True, False])
 @pytest.mark.parametrize("is_own", [True, False])
 def test_no_printed_number_stands_beside_other_data(
@@ -586,6 +592,7 @@ def test_below_three_seeds_a_range_is_shown(seeds: int) -> None:
     assert label == f"Random: {text} %"
 
 
+@pytest.mark.long
 def test_what_holds_on_other_data_is_counted_apart(
     monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path
 ) -> None:

@@ -61,6 +61,7 @@ def items(claims: list) -> dict[str, Item]:
     }
 
 
+@pytest.mark.long
 def test_every_verdict_can_fall(items: dict[str, Item], claims: list) -> None:
     """With one wrong value among those that it is read from; see conftest.py."""
     assert len(claims) >= sum(len(item.checks) for item in items.values())
@@ -71,6 +72,7 @@ def _by_verdict(item: Item, verdict: str) -> list[Check]:
     return [check for check in item.checks if check.verdict == verdict]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", NEITHER_TIMED_NOR_TRAINED)
 def test_nothing_is_missed(items: dict[str, Item], name: str) -> None:
     assert not _by_verdict(items[name], "differs")
@@ -92,6 +94,7 @@ VERIFIED = {
 }
 
 
+@pytest.mark.long
 def test_figure_3_has_the_verified_values(items: dict[str, Item]) -> None:
     data = items["fig3"].data.set_index(["q_total", "n", "bound"])
     assert len(data) == 4 * 40
@@ -102,6 +105,7 @@ def test_figure_3_has_the_verified_values(items: dict[str, Item]) -> None:
         assert data.loc[(total, n, "P_p")]["log10"] == pytest.approx(private, abs=6e-3)
 
 
+@pytest.mark.long
 def test_figure_3s_claim_fails_with_the_ceiling_alone(items: dict[str, Item]) -> None:
     """.01061, .01392, .01294 at n = 100; with real t .00787, .00760, .00619, .00383."""
     (wrong,) = _by_verdict(items["fig3"], "paper errs")
@@ -117,6 +121,7 @@ def test_figure_3s_claim_fails_with_the_ceiling_alone(items: dict[str, Item]) ->
     )
 
 
+@pytest.mark.long
 def test_table_g2_has_35_entries_right_and_five_known_wrong(
     items: dict[str, Item],
 ) -> None:
@@ -136,6 +141,7 @@ def test_table_g2_has_35_entries_right_and_five_known_wrong(
     np.testing.assert_allclose(data["ours"], wanted, rtol=1e-12)
 
 
+@pytest.mark.long
 def test_remark_4_everywhere(items: dict[str, Item]) -> None:
     data = items["remark4"].data
     assert data["t"].tolist() == [43, 51, 83, 98, 112, 133, 198, 21]
@@ -144,6 +150,7 @@ def test_remark_4_everywhere(items: dict[str, Item]) -> None:
     assert len(items["remark4"].checks) == 12 + 3
 
 
+@pytest.mark.long
 def test_proposition_1_holds_with_room(items: dict[str, Item]) -> None:
     """The tail again, summed term by term."""
     assert items["proposition1"].verdict == "reproduced"
@@ -156,6 +163,7 @@ def test_proposition_1_holds_with_room(items: dict[str, Item]) -> None:
     assert row["bound"] == pytest.approx(n / (n - 1) ** 2)
 
 
+@pytest.mark.long
 def test_table_1_grows_as_claimed_but_for_two_cells(items: dict[str, Item]) -> None:
     wrong = _by_verdict(items["table1"], "paper errs")
     assert [check.claim for check in wrong] == [
@@ -174,6 +182,7 @@ def test_table_1_grows_as_claimed_but_for_two_cells(items: dict[str, Item]) -> N
     np.testing.assert_allclose(words["value"], 10_000 * words["n"] * kept, rtol=0.02)
 
 
+@pytest.mark.long
 def test_bandwidths(items: dict[str, Item]) -> None:
     """Verified: .638, .412, .333, .249; 113639.5 of 178176 bits at n = 100.
 
@@ -192,6 +201,7 @@ def test_bandwidths(items: dict[str, Item]) -> None:
     assert "Turbo" not in errata.read_text(encoding="utf-8")
 
 
+@pytest.mark.long
 def test_the_printed_times_by_their_own_claim() -> None:
     """Within 6.5 % but for Step 3 of (300, .1), .443 against .514; server 1.23 ..."""
     checks = list(times._printed_checks())
@@ -203,6 +213,7 @@ def test_the_printed_times_by_their_own_claim() -> None:
     assert all(check.verdict != "differs" for check in checks)
 
 
+@pytest.mark.long
 def test_our_times_must_shrink_as_counts_do() -> None:
     """At p = .8 a round without any saving, 25 % off, is no support of "p times less"."""
     found = [
@@ -211,6 +222,7 @@ def test_our_times_must_shrink_as_counts_do() -> None:
     assert found == [True, True, True, None, None, False, False]
 
 
+@pytest.mark.long
 def test_table_2_is_timed_on_right_sums(monkeypatch: pytest.MonkeyPatch) -> None:
     """At n = 12 in the place of 100.
 
@@ -249,6 +261,7 @@ def test_table_2_is_timed_on_right_sums(monkeypatch: pytest.MonkeyPatch) -> None
     assert (wrong.verdict, wrong.ours) == ("differs", "wrong for CCESA at n = 12")
 
 
+@pytest.mark.long
 def test_our_times_are_judged_by_their_ratio() -> None:
     rows = [
         {"scheme": scheme, "n": 100, "q_total": 0.0, "step": step, "real_ms": value}
@@ -265,6 +278,7 @@ def test_our_times_are_judged_by_their_ratio() -> None:
     assert next(times._our_checks(data)).verdict == "differs"
 
 
+@pytest.mark.long
 def test_the_command_writes_items_of_ccesa(
     tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

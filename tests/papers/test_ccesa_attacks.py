@@ -80,12 +80,14 @@ def _line() -> tuple[np.ndarray, Wire]:
     return models, wire(jax.random.key(3), on_device(models), (CHANCE,), round_index=7)
 
 
+@pytest.mark.long
 def test_models_without_pads_are_read_to_a_level() -> None:
     models, line = _line()
     assert line.clipped == 0
     np.testing.assert_allclose(line.read(PLAIN), models, atol=8 / (2**16 - 1) + 1e-6)
 
 
+@pytest.mark.long
 def test_sums_are_those_of_their_clients() -> None:
     models, line = _line()
     for size in (4, N):
@@ -215,6 +217,7 @@ def test_scores_by_hand() -> None:
     assert padded["found at 1 %"] == pytest.approx(4 / 6)
 
 
+@pytest.mark.smoke
 def test_curves_count_members_above_so_many_others() -> None:
     rows = curve_rows(_guesses(), "likelihood_ratio")
     assert {row["scheme"] for row in rows} == {SECAGG}
@@ -224,6 +227,7 @@ def test_curves_count_members_above_so_many_others() -> None:
     assert all(row["chance low"] <= row["fpr"] + 1 / 6 for row in rows)
 
 
+@pytest.mark.long
 def test_the_band_of_luck_holds_luck() -> None:
     rng = np.random.default_rng(0)
     inside, total = 0, 0
@@ -245,6 +249,7 @@ def test_places_pair_each_client_with_others_of_its_own() -> None:
     assert all(len(set(row.tolist())) == 6 for row in few)
 
 
+@pytest.mark.smoke("False")
 @pytest.mark.parametrize("is_own", [True, False])
 def test_printed_shares_stand_beside_the_papers_own_data_alone(
     is_own: bool, monkeypatch: pytest.MonkeyPatch
@@ -292,6 +297,7 @@ def test_printed_shares_stand_beside_the_papers_own_data_alone(
 # ---- items
 
 
+@pytest.mark.long
 def test_plain_models_show_their_class_and_padded_ones_do_not() -> None:
     """Softmax regression whose weights are the class means less their mean, noisily, by client."""
     dataset = mj.data.load("digits")

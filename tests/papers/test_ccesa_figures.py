@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pandas as pd
+import pytest
 from drawing import panel
 from inside import inside
 from matplotlib.axes import Axes
@@ -25,6 +26,7 @@ def _lines(ax: Axes) -> dict[str, tuple[list[float], list[float]]]:
     }
 
 
+@pytest.mark.smoke
 def test_bounds_get_a_line_a_rate_and_the_papers_limit() -> None:
     rows = [
         {"q_total": total, "n": n, "bound": bound, "log10": value - n / 100 - total}
@@ -136,6 +138,7 @@ def test_times_stand_side_by_side_and_missing_ones_are_left_out() -> None:
     assert max(lines["SecAgg, real"][0][:1]) < min(lines["CCESA, real"][0][:1])
 
 
+@pytest.mark.smoke
 def test_bandwidth_is_shown_as_counted_and_as_sent() -> None:
     data = pd.DataFrame(
         {"n": [100, 200], "ratio": [0.638, 0.486], "wire_ratio": [0.639, 0.487]}

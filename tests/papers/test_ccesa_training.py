@@ -43,6 +43,7 @@ def test_misuse_names_argument_and_rule(
         call()
 
 
+@pytest.mark.long
 def test_data_that_are_not_here_are_named_before_any_work(
     tmp_path: pathlib.Path,
 ) -> None:
@@ -94,6 +95,7 @@ def theorem_1(adjacency: np.ndarray, survivors: np.ndarray, t: int) -> bool:
     return True
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("chance", [0.7, 1.0])
 def test_rounds_are_learnt_where_theorem_1_says(runs: Runs, chance: float) -> None:
     for seed in range(2):
@@ -109,6 +111,7 @@ def test_rounds_are_learnt_where_theorem_1_says(runs: Runs, chance: float) -> No
         assert runs.learnt(0.1, chance, seed).tolist() == wanted
 
 
+@pytest.mark.long
 def test_rounds_of_all_chances_are_paired(runs: Runs) -> None:
     """The same clients are lost, and a denser graph has all edges of a sparser one."""
     for seed in range(2):
@@ -121,6 +124,7 @@ def test_rounds_of_all_chances_are_paired(runs: Runs) -> None:
         assert 0 < learnt[1].sum() < learnt[2].sum()
 
 
+@pytest.mark.long
 def test_failed_rounds_leave_the_model_alone_and_others_take_the_mean(
     runs: Runs,
 ) -> None:
@@ -143,6 +147,7 @@ def test_failed_rounds_leave_the_model_alone_and_others_take_the_mean(
     assert np.abs(result.parameters - model).max() <= ROUNDS * step
 
 
+@pytest.mark.long
 def test_nothing_is_trained_where_nothing_is_learnt(
     runs: Runs, frame: pd.DataFrame
 ) -> None:
@@ -154,6 +159,7 @@ def test_nothing_is_trained_where_nothing_is_learnt(
     assert (flat["learnt rounds"] == 0).all()
 
 
+@pytest.mark.long
 def test_equal_rounds_give_equal_bits(runs: Runs) -> None:
     """What the items rely on when they train once for several values of p."""
     first = int(np.argmax(~(runs.learnt(0.1, 0.7, 0) & runs.learnt(0.1, 1.0, 0))))
@@ -162,6 +168,7 @@ def test_equal_rounds_give_equal_bits(runs: Runs) -> None:
     assert not runs.same_model(0.7, ROUNDS), "a round of p = 0.7 fails"
 
 
+@pytest.mark.long
 def test_rows_count_learnt_rounds_and_agree_with_the_rollout(
     runs: Runs, frame: pd.DataFrame
 ) -> None:
@@ -177,6 +184,7 @@ def test_rows_count_learnt_rounds_and_agree_with_the_rollout(
         ]
 
 
+@pytest.mark.long
 def test_rates_stand_beside_the_theory(runs: Runs, frame: pd.DataFrame) -> None:
     rates = frame[frame["measure"] == "failure"].set_index("p")
     q = 1 - 0.9**0.25
@@ -242,6 +250,7 @@ def test_sufficient_means_within_a_point(
     assert "4.0 of 10 rounds learnt; 2 of 10 simulated rounds fail" in check.note
 
 
+@pytest.mark.long
 def test_a_rate_above_theorem_5_is_a_difference() -> None:
     frame = ends([0.0, 0.0])
     assert reliability._theorem_5(frame).verdict == "reproduced"
@@ -249,12 +258,14 @@ def test_a_rate_above_theorem_5_is_a_difference() -> None:
     assert reliability._theorem_5(frame).verdict == "differs"
 
 
+@pytest.mark.long
 def test_neither_printed_share_of_resources_is_a_quarter() -> None:
     check = reliability._printed_shares()
     assert check.verdict == "paper errs"
     assert check.ours.startswith("25.0 %")
 
 
+@pytest.mark.long
 def test_first_samples_keeps_the_first_of_each_client() -> None:
     whole = mj.data.iid(0, mj.data.load("digits"), 400)  # of 3 or 4 samples
     cut = first_samples(whole, 3)
@@ -263,6 +274,7 @@ def test_first_samples_keeps_the_first_of_each_client() -> None:
     assert np.array_equal(first_samples(whole, 9).sizes, whole.sizes)
 
 
+@pytest.mark.long
 def test_figures_show_rates_and_curves(frame: pd.DataFrame) -> None:
     rates = frame[frame["measure"] == "failure"]
     axes = Figure().subplots()

@@ -21,6 +21,7 @@ def drawn(path: pathlib.Path, text: str) -> str | None:
     return read_drawing(path, "own")
 
 
+@pytest.mark.smoke("text7")
 @pytest.mark.parametrize(
     "text",
     [

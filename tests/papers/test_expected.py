@@ -202,6 +202,7 @@ def test_the_made_up_items_would_show_a_misspelt_claim(
     assert len(made) > 5
 
 
+@pytest.mark.smoke
 def test_data_in_place_of_the_papers() -> None:
     def named(name: str, samples: int, classes: int) -> data.Dataset:
         nothing = np.zeros((0, 1, 1, 1), np.float32)

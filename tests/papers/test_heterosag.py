@@ -57,6 +57,7 @@ def test_misuse_names_argument_and_rule(
         call()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("paper", "item"), [("ccesa", "tableg2"), ("heterosag", "theorem4")]
 )
@@ -72,6 +73,7 @@ def test_data_are_chosen_for_trainings_alone(
         run_and_save(config)
 
 
+@pytest.mark.long
 def test_data_that_are_not_here_are_named_before_any_work(
     tmp_path: pathlib.Path,
 ) -> None:
@@ -89,6 +91,7 @@ def items(claims: list) -> dict[str, Item]:
     }
 
 
+@pytest.mark.long
 def test_a_condition_that_nothing_turns_is_blind(claims: list) -> None:
     """What is written down, and what is asked of nobody."""
     state, before, numbers = errors.state, len(claims), [3, 4]
@@ -101,6 +104,7 @@ def test_a_condition_that_nothing_turns_is_blind(claims: list) -> None:
     del claims[before:]
 
 
+@pytest.mark.long
 def test_every_verdict_can_fall(items: dict[str, Item], claims: list) -> None:
     """With one wrong value among those that it is read from; see conftest.py."""
     assert len(claims) >= sum(len(item.checks) for item in items.values())
@@ -111,6 +115,7 @@ def _by_verdict(item: Item, verdict: str) -> list[Check]:
     return [check for check in item.checks if check.verdict == verdict]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", UNTRAINED)
 def test_nothing_is_missed(items: dict[str, Item], name: str) -> None:
     assert not _by_verdict(items[name], "differs")
@@ -118,6 +123,7 @@ def test_nothing_is_missed(items: dict[str, Item], name: str) -> None:
     assert all(check.tolerance for check in items[name].checks)
 
 
+@pytest.mark.long
 def test_readable_rows_are_equal_and_the_others_said_to_be_lost(
     items: dict[str, Item],
 ) -> None:
@@ -136,6 +142,7 @@ def test_readable_rows_are_equal_and_the_others_said_to_be_lost(
     assert (rows.str.startswith("equal")).sum() == 24
 
 
+@pytest.mark.long
 def test_a_row_that_differs_is_found() -> None:
     ours = [["0", "0", "*"], ["*", "1", "1"]]
     assert matrices._readings([["0", "*", "0"], ["*", "1", "1"]], ours) == [
@@ -148,6 +155,7 @@ def test_a_row_that_differs_is_found() -> None:
     assert check.verdict == "differs"
 
 
+@pytest.mark.long
 def test_example_1_again(items: dict[str, Item]) -> None:
     """In Python integers: 12 triples, 54 of 216 sums wrong, and which."""
     wrong = 0
@@ -170,6 +178,7 @@ def test_example_1_again(items: dict[str, Item]) -> None:
     ]
 
 
+@pytest.mark.long
 def test_privacy_levels_have_the_verified_values(items: dict[str, Item]) -> None:
     data = items["theorem1"].data
     mc = data[data["scheme"] == "MC"].set_index("G")["true fraction"]
@@ -193,6 +202,7 @@ def test_privacy_levels_have_the_verified_values(items: dict[str, Item]) -> None
     assert len(_by_verdict(items["theorem1"], "paper errs")) == 5
 
 
+@pytest.mark.long
 def test_known_segments_are_counted_by_brute_force() -> None:
     """G = 6: the level over all 62 unions, by sets written here."""
     rows = [
@@ -213,6 +223,7 @@ def test_known_segments_are_counted_by_brute_force() -> None:
     assert privacy._truth("mc", 6, None)[0] == 1 - Fraction(most, 6)
 
 
+@pytest.mark.long
 def test_equation_18_errs_where_the_last_group_holds_the_threshold(
     items: dict[str, Item],
 ) -> None:
@@ -225,6 +236,7 @@ def test_equation_18_errs_where_the_last_group_holds_the_threshold(
     np.testing.assert_allclose(halfway["exact"], halfway["bound"], rtol=1e-5)
 
 
+@pytest.mark.long
 def test_expansion_and_survival_and_attackers(items: dict[str, Item]) -> None:
     assert [check.ours for check in items["expansion"].checks[:4]] == [
         "1.875",
@@ -241,6 +253,7 @@ def test_expansion_and_survival_and_attackers(items: dict[str, Item]) -> None:
     assert len(items["costs"].checks) == 9
 
 
+@pytest.mark.long
 def test_algorithm_6_is_run_as_printed_but_for_its_errata() -> None:
     """Example 5's matrix of HC+, row by row from the print."""
     found = privacy._algorithm_6((1, 2, 2), 2)
@@ -252,6 +265,7 @@ def test_algorithm_6_is_run_as_printed_but_for_its_errata() -> None:
     ]
 
 
+@pytest.mark.long
 def test_the_times_of_a_round_by_hand() -> None:
     """Five segments of one coordinate: 20 users at 1 bit or 4 bits, then residues."""
     assert accuracy.seconds("K = 2", 5) == (5e-6, 25e-6)
@@ -262,11 +276,13 @@ def test_the_times_of_a_round_by_hand() -> None:
     assert accuracy.seconds("MC", 5) == pytest.approx((5e-6, (4 * 4 + 3) * 1e-6))
 
 
+@pytest.mark.long
 def test_the_clip_range_is_the_pilots_largest_entry_rounded_up() -> None:
     assert training.clip_range(np.asarray([[0.0, -0.0361], [0.02, 0.01]])) == 0.037
     assert training.clip_range(np.asarray([0.25])) == 0.25
 
 
+@pytest.mark.long
 def test_differences_are_paired_by_seed() -> None:
     """By hand: gaps 1, 2, 3 points, mean 2, t(2) = 4.3027 standard errors of 1/sqrt(3)."""
     found = difference([0.51, 0.62, 0.73], [0.50, 0.60, 0.70])
@@ -294,6 +310,7 @@ def _curves(**levels: float) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("levels", "verdicts"),
     [
@@ -318,6 +335,7 @@ def _tiny(context: Context | None = None) -> Context:
     return context or Context(0, True, dataset="digits")
 
 
+@pytest.mark.long
 def test_experiment_1_runs_all_schemes_from_the_same_start(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -333,6 +351,7 @@ def test_experiment_1_runs_all_schemes_from_the_same_start(
     assert "digits" in item.caption
 
 
+@pytest.mark.long
 def test_each_group_holds_the_classes_it_is_said_to() -> None:
     dataset = mj.data.load("digits", seed=0)
     clients = training.one_class_each(_key(), dataset)
@@ -351,6 +370,7 @@ def _key() -> typing.Any:
     return jax.random.key(3)
 
 
+@pytest.mark.long
 def test_experiment_2_runs_with_and_without_the_attacker(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -363,6 +383,7 @@ def test_experiment_2_runs_with_and_without_the_attacker(
     assert len(item.checks) == 3
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("levels", "verdicts"),
     [
@@ -382,6 +403,7 @@ def test_the_attack_is_judged_both_ways(
     assert [check.verdict for check in checks] == verdicts
 
 
+@pytest.mark.long
 def test_the_command_writes_items_of_heterosag(
     tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -18,6 +18,7 @@ import mrsa_jax as mj
 errors, survivors = inside("heterosag.error_bounds"), inside("heterosag.theorem4")
 
 
+@pytest.mark.smoke
 def test_equations_12_to_14_as_they_are_printed() -> None:
     for size in range(2, 8):
         n, m, total = 3, 2 * size, 3 * size

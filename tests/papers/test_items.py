@@ -171,6 +171,7 @@ def test_data_in_place_of_the_papers_convict_no_paper() -> None:
     assert [check.verdict for check in found.checks] == ["undecided", "paper errs"]
 
 
+@pytest.mark.smoke
 def test_what_is_undecided_is_counted_and_no_miss() -> None:
     (item,) = remake(["multiround.fig2"])
     item = dataclasses.replace(
@@ -192,6 +193,7 @@ def test_what_is_undecided_is_counted_and_no_miss() -> None:
     assert standing(item.checks[VERDICTS.index("our reading")], "known") == "explained"
 
 
+@pytest.mark.smoke
 def test_table_1_finds_the_misprint_and_nothing_else() -> None:
     (item,) = remake(["multiround.table1"])
     assert item.verdict == "paper errs"
@@ -211,6 +213,7 @@ def test_figure_2_is_all_unions_of_two_blocks() -> None:
     assert [set(np.flatnonzero(row).tolist()) for row in matrix] == wanted
 
 
+@pytest.mark.long
 def test_figure_3_has_the_verified_values() -> None:
     """From exact rationals by another program."""
     (item,) = remake(["multiround.fig3"], fast=True)
@@ -226,12 +229,14 @@ def test_figure_3_has_the_verified_values() -> None:
         assert values[rate, target] == pytest.approx(value, abs=6e-11)
 
 
+@pytest.mark.long
 def test_remark_7_swaps_within_a_block_change_no_sum() -> None:
     (item,) = remake(["multiround.remark7"], fast=True)
     assert item.verdict == "reproduced"
     assert (item.data.loc[item.data["T"] > 1, "sums"] > 0).all()
 
 
+@pytest.mark.long
 def test_remark_7_on_padded_sums() -> None:
     """The server's whole view of the totals is the same when a block's clients swap updates."""
     history = np.asarray(
@@ -254,6 +259,7 @@ def test_remark_7_on_padded_sums() -> None:
     assert (codes[0] != codes[1]).any()
 
 
+@pytest.mark.long
 def test_theorem_3_at_small_size() -> None:
     (item,) = remake(["multiround.theorem3"], fast=True)
     assert item.verdict == "reproduced"
@@ -297,6 +303,7 @@ def test_the_estimate_misses_a_lighter_combination() -> None:
     assert np.count_nonzero(rows[0] - rows[1]) == 2
 
 
+@pytest.mark.long
 @given(st.integers(0, 2**32 - 1))
 def test_the_estimate_is_an_upper_bound(seed: int) -> None:
     """Against all combinations of up to four sums with coefficients in -3..3 of a small matrix."""
@@ -449,6 +456,7 @@ def test_windows_begin_where_the_papers_do_or_are_our_reading(
     assert all(one.is_met for one in whole)
 
 
+@pytest.mark.long
 def test_half_of_the_papers_clients_reproduce_nothing() -> None:
     """Figure 4a at the fast size has 60 clients where the paper has 120."""
     (item,) = remake(["multiround.fig4a"], fast=True)

@@ -99,6 +99,7 @@ def test_minibatches_are_whole(samples: int, wanted: int, batch: int) -> None:
     assert played.whole_minibatch(clients, wanted) == batch
 
 
+@pytest.mark.long
 def test_the_gain_of_a_triangle_by_hand() -> None:
     """The inverse has entries ±1/2.
 
@@ -128,6 +129,7 @@ def _window(participation: list[list[int]], sums: list[list[float]]) -> Window:
     )
 
 
+@pytest.mark.long
 def test_models_of_a_window_by_hand() -> None:
     """Model 10, sum 1 + 3: models sum to 24; it moves to 12.
 
@@ -140,12 +142,14 @@ def test_models_of_a_window_by_hand() -> None:
     assert _window([[1, 1]], [[4.0]]).unattacked.tolist() == [1.0, 1.0]
 
 
+@pytest.mark.long
 def test_the_rate_falls_before_the_window_and_stays_in_it(start: played.Start) -> None:
     assert float(start.trainer.learning_rate) == pytest.approx(0.1 * 0.16)
     assert TINY.setting.rounds == 5
     assert TINY.setting.decays
 
 
+@pytest.mark.long
 def test_sums_are_those_of_clients_trained_one_by_one(
     context: Context, start: played.Start, window: Window
 ) -> None:
@@ -183,6 +187,7 @@ def test_sums_are_those_of_clients_trained_one_by_one(
     assert not window.is_diverged
 
 
+@pytest.mark.long
 def test_motion_is_how_far_updates_have_changed(
     start: played.Start, window: Window
 ) -> None:
@@ -209,6 +214,7 @@ def test_motion_is_how_far_updates_have_changed(
     assert window.motion == pytest.approx(np.sqrt(np.mean(squares)), rel=1e-3)
 
 
+@pytest.mark.long
 def test_rows_hold_the_errors_of_plain_least_squares(window: Window) -> None:
     """Full rank or not: NumPy's pseudo-inverse on the same sums; a batch as one by one."""
     still = window._replace(
@@ -237,6 +243,7 @@ def _errors(**means: list[float]) -> dict[str, list[float]]:
     return {RANDOM: means["random"], TWO: means["two"]}
 
 
+@pytest.mark.long
 def test_verdicts_of_errors() -> None:
     published = _errors(random=[0.0067, 0.0067], two=[0.78, 0.79])
     assert items._recovered(published, "x").verdict == "reproduced"
@@ -262,6 +269,7 @@ def test_verdicts_of_errors() -> None:
     assert "factors of 2 to 3" in check.ours
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("is_own", [True, False])
 def test_a_printed_error_stands_beside_the_papers_own_data_alone(
     is_own: bool, monkeypatch: pytest.MonkeyPatch
@@ -276,6 +284,7 @@ def test_a_printed_error_stands_beside_the_papers_own_data_alone(
     assert check.ours == "0.0067 to 0.0069"  # of two seeds the range
 
 
+@pytest.mark.long
 def test_one_client_recovered_without_a_prediction_is_a_miss() -> None:
     frame = pd.DataFrame({"frozen": [1e-20, 0.5, 0.2], "exposed": [True, False, False]})
     assert items._exposed(frame).verdict == "reproduced"
@@ -285,6 +294,7 @@ def test_one_client_recovered_without_a_prediction_is_a_miss() -> None:
     assert items._exposed(frame.assign(frozen=[1e-20, 1e-15, 0.2])).verdict == "differs"
 
 
+@pytest.mark.long
 def test_precision_and_recall_by_hand() -> None:
     exposed, recovered = (
         np.array([1, 1, 1, 0, 0], bool),
@@ -317,6 +327,7 @@ def _rank(rows: np.ndarray) -> int:
     return int(np.linalg.matrix_rank(rows.astype(np.float64), tol=1e-9))
 
 
+@pytest.mark.long
 def test_who_is_exposed_is_recovered(
     context: Context, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -368,6 +379,7 @@ def made(context: Context) -> dict[str, Found]:
         }
 
 
+@pytest.mark.long
 def test_frozen_updates_fall_to_random_selection_and_not_to_blocks(
     made: dict[str, Found],
 ) -> None:
@@ -386,6 +398,7 @@ def test_frozen_updates_fall_to_random_selection_and_not_to_blocks(
     ).all()
 
 
+@pytest.mark.long
 def test_schemes_start_from_one_model(made: dict[str, Found]) -> None:
     for name in ("fig9", "motion"):
         assert (made[name].data.groupby("seed")["accuracy"].nunique() == 1).all()
@@ -397,6 +410,7 @@ def test_schemes_start_from_one_model(made: dict[str, Found]) -> None:
     )
 
 
+@pytest.mark.long
 def test_a_models_error_is_small_whatever_is_hidden(made: dict[str, Found]) -> None:
     checks = {check.claim: check for check in made["fig8_2021"].checks}
     assert checks["a small error of models shows that T = 1"].verdict == "paper errs"
@@ -405,6 +419,7 @@ def test_a_models_error_is_small_whatever_is_hidden(made: dict[str, Found]) -> N
     assert frame.loc[frame["target"] == 2, "frozen"].max() < 0.1
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["fig9", "fig8_2021", "motion"])
 def test_items_are_drawn_and_say_what_was_run(
     name: str, made: dict[str, Found]

@@ -55,6 +55,7 @@ def test_published_sanity_values(cardinality: float, printed: float) -> None:
     assert value == pytest.approx(printed, abs=5e-11)
 
 
+@pytest.mark.smoke
 def test_printed_takes_jensen_the_wrong_way() -> None:
     """C = 1.2: .3885 as printed, .4012 over the binomial number of rounds (docs/errata.md)."""
     executed = np.arange(101)
@@ -154,6 +155,7 @@ def test_binomial_law_of_many_rounds() -> None:
         assert np.allclose(_binomial_law(trials, chance), law, rtol=1e-9, atol=1e-300)
 
 
+@pytest.mark.long
 def test_constants_of_the_problem() -> None:
     problem = quadratic_problem(3, 6, 3, num_samples=4, curvature=(0.5, 2.0))
     start = np.array([2.0, -1.0, 0.5])
@@ -203,6 +205,7 @@ def test_blocks_share_their_centres() -> None:
     assert (blocks[0, 0] != blocks[1, 0]).all()
 
 
+@pytest.mark.long
 def test_training_against_a_plain_loop() -> None:
     """Two trials, E = 3, skipped rounds among them, on the same words in float64."""
     n, steps, rounds = 6, 3, 12
@@ -239,6 +242,7 @@ def test_training_against_a_plain_loop() -> None:
 TRIALS = 1500
 
 
+@pytest.mark.long("1", "2")
 @pytest.mark.parametrize("t", [1, 2, 4])
 def test_mean_gap_against_its_exact_recursion(t: int) -> None:
     """One curvature, E = 1, nobody away.
@@ -274,6 +278,7 @@ def test_mean_gap_against_its_exact_recursion(t: int) -> None:
     assert (distance <= 5.7 * error + 1e-5).all()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("t", "rate", "steps"), [(1, 0.0, 1), (2, 0.4, 1), (4, 0.5, 1), (2, 0.3, 4)]
 )
@@ -302,6 +307,7 @@ def test_bound_holds_in_simulation(t: int, rate: float, steps: int) -> None:
     assert mean[rounds] < mean[0] / 4  # and it does converge
 
 
+@pytest.mark.long
 def test_fewer_executed_rounds_are_slower() -> None:
     """The theorem's message: smaller C, slower training.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pandas as pd
+import pytest
 from drawing import axes_of, panel
 from inside import inside
 from matplotlib.axes import Axes
@@ -83,6 +84,7 @@ def test_cardinality_of_target_has_theory_and_simulation() -> None:
     assert "simulated" in lines
 
 
+@pytest.mark.smoke
 def test_full_rank_is_drawn_against_rounds_minus_n() -> None:
     rows = [
         {
@@ -101,6 +103,7 @@ def test_full_rank_is_drawn_against_rounds_minus_n() -> None:
     assert (x.tolist(), y.tolist()) == ([-1, 0, 1], [0.25, 0.5, 0.75])
 
 
+@pytest.mark.smoke
 def test_tables_and_tradeoff_name_every_scheme() -> None:
     schemes = ["Random", "User partition", "Multi-RoundSecAgg (T=3)"]
     sizes = pd.DataFrame(

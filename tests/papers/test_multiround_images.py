@@ -16,6 +16,8 @@ from mrsa_jax.attacks import _gradient_inversion
 from mrsa_papers import check_targets
 from mrsa_papers.harness import Context, image_as_cells, image_from_text, stretched
 
+pytestmark = pytest.mark.long
+
 images = inside("multiround.fig10")
 
 

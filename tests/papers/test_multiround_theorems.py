@@ -22,6 +22,7 @@ fairness, convergence = inside("multiround.theorem1"), inside("multiround.theore
 necessity, theory = inside("multiround.remark6"), inside("multiround.theorem3")
 
 
+@pytest.mark.smoke
 def test_expected_gap_of_one_block_by_hand() -> None:
     """Two blocks, whole in 1/4 and 3/4 of the rounds, one of them in a round."""
     one = [Fraction(1, 4), Fraction(3, 4)]
@@ -45,6 +46,7 @@ def test_expected_gap_of_one_block_by_hand() -> None:
     assert fairness.expected_gap(one, 1, 2, is_least=False) == Fraction(1, 2)
 
 
+@pytest.mark.smoke("True")
 @pytest.mark.parametrize("is_least", [True, False])
 def test_expected_gap_against_a_plain_simulation(is_least: bool) -> None:
     rng, trials, rounds = random.Random(1), 3_000, 4

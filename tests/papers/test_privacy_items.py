@@ -63,6 +63,7 @@ def test_sharply_is_within_a_fifth_of_n(
     assert items._falls_sharply("Random", _Curve(lower, upper), 20).verdict == verdict
 
 
+@pytest.mark.smoke("found3-differs")
 @pytest.mark.parametrize(
     ("found", "verdict"),
     [

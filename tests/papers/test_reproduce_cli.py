@@ -106,6 +106,7 @@ def test_a_folder_of_something_else_is_left_alone(
     assert [path.name for path in tmp_path.iterdir()] == ["thesis.txt"]
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("drawn_figures")
 def test_items_are_written_with_their_data(
     tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
@@ -363,6 +364,7 @@ def test_missing_data_are_a_verdict_and_the_rest_runs_on(
     assert "mrsa-jax data prepare mnist" in (out / "report.html").read_text()
 
 
+@pytest.mark.long
 def test_an_interrupt_is_exit_status_130(tmp_path: pathlib.Path) -> None:
     words = ["reproduce", "multiround.theorem3", "--out", str(tmp_path / "out")]
     process = subprocess.Popen(

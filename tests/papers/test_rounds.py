@@ -8,6 +8,8 @@ import pytest
 from mrsa_papers import remake
 from mrsa_papers.harness import Item
 
+pytestmark = pytest.mark.long
+
 
 @pytest.fixture(scope="module")
 def items(claims: list) -> dict[str, Item]:

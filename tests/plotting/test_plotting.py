@@ -109,6 +109,7 @@ def test_curves_on_one_another_are_dashed_in_turn() -> None:
         assert sum(seen) == 1
 
 
+@pytest.mark.smoke
 def test_the_reconstruction_figure_has_every_client_in_the_order_of_the_errors() -> (
     None
 ):
@@ -122,6 +123,7 @@ def test_the_reconstruction_figure_has_every_client_in_the_order_of_the_errors()
     plt.close("all")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("trials", [None, 4])
 def test_saved_figures_have_their_data_beside_them(
     tmp_path: pathlib.Path, trials: int | None

@@ -28,6 +28,8 @@ from matplotlib.text import Text
 from mrsa_jax import ConfigurationError, plotting
 from mrsa_jax.plotting.names import spread
 
+pytestmark = pytest.mark.long
+
 WIDTHS = {"single": 3.5, "double": 7.16}
 OWN = "_my $chem$ <e>"
 SCHEMES = [

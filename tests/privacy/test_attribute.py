@@ -149,6 +149,7 @@ def test_in_a_program_it_is_the_same() -> None:
             assert mine == pytest.approx(known, abs=2e-5)
 
 
+@pytest.mark.long
 def test_slopes_in_the_prevalence() -> None:
     slope = jax.grad(lambda q: attribute_bound(6, q).auc)(0.3)
     steps = [attribute_bound(6, 0.3 + step).auc for step in (-1e-6, 1e-6)]

@@ -173,6 +173,7 @@ def _verify(found: mj.privacy.Audit, log: ParticipationLog) -> None:
     assert {log.clients[i]: v for i, v in enumerate(left) if v} == wanted
 
 
+@pytest.mark.long
 def test_recipes_of_random_logs_are_confirmed_by_plain_arithmetic() -> None:
     rng = np.random.default_rng(0)
     weights = np.array([Fraction(1, 3), Fraction(1, 2), 1, 0, 0], dtype=object)
@@ -266,6 +267,7 @@ def test_common_factors_and_signs_are_taken_out() -> None:
     assert Recipe.of(log, (1, -1), (0,)) == Recipe(((0, 3), (1, -2)), ((0, 6),))
 
 
+@pytest.mark.long
 def test_weak_privacy_and_first_exposure_agree() -> None:
     rng = np.random.default_rng(3)
     for trial in range(6):
@@ -282,6 +284,7 @@ def test_weak_privacy_and_first_exposure_agree() -> None:
         assert list(weak.exposed_since) == wanted[list(exposed)].tolist()
 
 
+@pytest.mark.long
 def test_it_takes_arrays_of_any_kind() -> None:
     online = mj.availability.independent(0.1)
     P = mj.selection.rollout(0, mj.selection.batch_partitioning(12, 4, 2), online, 15)

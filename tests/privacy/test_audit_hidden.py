@@ -106,6 +106,7 @@ def test_gates_that_make_no_sense() -> None:
             gate(found, target, "hidden")
 
 
+@pytest.mark.long
 def test_each_client_s_figure_in_exact_rationals() -> None:
     rng = np.random.default_rng(0)
     weights = np.array([Fraction(1, 3), Fraction(1, 2), 1, 0, 0], dtype=object)
@@ -147,6 +148,7 @@ def test_each_client_s_figure_in_exact_rationals() -> None:
             )
 
 
+@pytest.mark.long
 def test_the_gate_on_both_sides_of_its_bar() -> None:
     """Blocks of three, all of whose sums are solved for, are hidden among exactly three."""
     blocks = np.repeat(np.array([[1, 0, 1], [1, 1, 0], [0, 1, 1]], bool), 3, axis=1)
@@ -176,6 +178,7 @@ def test_hardly_hidden_never_reads_as_exposed() -> None:
     assert not found.gate(1.01, "hidden").passed
 
 
+@pytest.mark.long
 def test_what_takes_long_comes_later_and_what_takes_too_long_is_said_to_be_left_out(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -228,6 +231,7 @@ def test_noise_with_others_known_is_composed_over_a_client_s_rounds() -> None:
     assert found.gaussian is None
 
 
+@pytest.mark.long
 def test_noise_with_gaussian_others_is_the_separation_of_the_best_test() -> None:
     rng = np.random.default_rng(4)
     P = (rng.random((5, 6)) < 0.5).astype(np.int64)

@@ -47,6 +47,7 @@ def test_clients_of_note_are_those_whom_the_fewest_expose() -> None:
     assert audit(LOG, effort=0).joining == ()
 
 
+@pytest.mark.long
 def test_a_coalition_by_name_is_one_by_index() -> None:
     found = audit(LOG, coalition=["site-04", "site-02"])
     assert found.coalition == ("site-02", "site-04")

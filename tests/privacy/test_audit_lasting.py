@@ -132,6 +132,7 @@ def random_log() -> np.ndarray:
     )
 
 
+@pytest.mark.long
 def test_an_update_that_is_hidden_does_not_hide_what_lasts(
     tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -158,6 +159,7 @@ def test_an_update_that_is_hidden_does_not_hide_what_lasts(
     assert "; the update of one round among 8." in found["gate_hidden"]["reason"]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("share", [0.1, 0.6])
 def test_a_watch_knows_after_every_sum_what_the_audit_knows(share: float) -> None:
     P = a_log(np.random.default_rng(4), 15, 9)

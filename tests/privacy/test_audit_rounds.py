@@ -24,6 +24,7 @@ def exposed(P: np.ndarray) -> int:
     return sum(oracle.rank([*rows, unit]) == full for unit in units)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", range(6))
 @pytest.mark.parametrize("is_bulk", [True, False])
 def test_every_round_is_true(
@@ -57,6 +58,7 @@ def test_every_round_is_true(
     assert (after.lower[-1], after.upper[-1]) == (found.weak.lower, found.weak.upper)
 
 
+@pytest.mark.long
 def test_blocks_and_weights() -> None:
     blocks = np.array([[1, 1, 0, 0], [1, 1, 1, 1], [0, 0, 1, 1]], bool)
     after = audit(named(blocks), effort=0.01).over_rounds(named(blocks))
@@ -68,6 +70,7 @@ def test_blocks_and_weights() -> None:
     assert after.upper.tolist() == [2, 1]
 
 
+@pytest.mark.long
 def test_a_history_of_nobody() -> None:
     nobody = named(np.zeros((2, 3), bool))
     after = audit(nobody, effort=0.01).over_rounds(nobody)

@@ -62,6 +62,7 @@ def signless(matrix):
     return all(value >= 0 for row in matrix for value in row)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", FAMILIES)
 def test_certificates_of_the_families_are_checked_in_full(name, tmp_path) -> None:
     hold_family(name, 3, 0.0, tmp_path / "log.csv")
@@ -422,6 +423,7 @@ def test_two_thousand_mutations_are_refused_or_still_true(example) -> None:
     mutate(example, 2000)
 
 
+@pytest.mark.long
 def test_some_mutations_are_refused_or_still_true(example) -> None:
     mutate(example, 150)
 
@@ -546,6 +548,7 @@ def test_a_client_whom_the_server_knows_is_not_hidden_from_it(tmp_path) -> None:
     assert verdict(made, path.read_bytes(), place) == ("REFUSED", said)
 
 
+@pytest.mark.long
 def test_gzip_is_read_and_other_formats_are_not(tmp_path) -> None:
     packed = tmp_path / "log.csv.gz"
     packed.write_bytes(gzip.compress(b"round,client\n1,anna\n1,bob\n2,bob\n"))

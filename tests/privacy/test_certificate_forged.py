@@ -274,6 +274,7 @@ def test_what_a_reading_leaves_out_is_told_and_needs_a_word(
     assert outcome(made, log, reading=READING)[0] == 1
 
 
+@pytest.mark.smoke
 def test_columns_that_are_not_used_and_lines_that_count_for_nothing_are_told() -> None:
     log = b"round,client,group\n1,anna,1\n1,bob,2\n2,anna,1\n2,bob,2\n"
     assert "not used: column 'group'" in outcome(forged(log), log)[1]
@@ -439,6 +440,7 @@ def test_json_that_has_two_readings_is_refused(text: str) -> None:
     assert outcome(f"{data[:-1]}, {text}}}".encode())[0] == 1
 
 
+@pytest.mark.long("log0-reading0")
 @pytest.mark.parametrize(
     ("log", "reading"),
     [

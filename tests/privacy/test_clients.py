@@ -79,6 +79,7 @@ def test_rejects_what_makes_no_sense(arguments, message):
         client_privacy(**({"P": P} | arguments))
 
 
+@pytest.mark.smoke
 def test_asks_for_known_clients():
     found = client_privacy(np.pad(P, ((0, 0), (0, 1))))
     for client in (-1, 6, 1.0, "a"):
@@ -117,6 +118,7 @@ def checked(matrix, found):
         assert not found.certified[i] or found.lower[i] == found.upper[i]
 
 
+@pytest.mark.long
 def test_each_is_that_of_the_definition():
     for matrix in small_matrices():
         expected = own_privacy(matrix)
@@ -158,6 +160,7 @@ def test_a_coalition_of_some_counts_as_absent():
             assert (found.upper[list(members)] == -1).all()
 
 
+@pytest.mark.long
 def test_blocks_and_random_cohorts():
     available = mj.availability.independent(0.2)
     blocks = mj.selection.rollout(
@@ -178,6 +181,7 @@ def test_blocks_and_random_cohorts():
         assert first[i] >= 0
 
 
+@pytest.mark.long
 def test_what_the_primes_say_of_accidents(monkeypatch):
     """Where independent sets look dependent in the walk, it is done again, or claims nothing."""
     matrix = np.asarray(families.incidence(families.cycle(9)))[:5]
@@ -199,6 +203,7 @@ def test_primes_that_prove_nothing_say_so(monkeypatch):
         assert not found.certified[found.upper > 1].any()
 
 
+@pytest.mark.smoke
 def test_sentences():
     found = client_privacy([[1, 1, 1, 1, 1, 1, 0], [0, 0, 0, 0, 0, 1, 0]])
     assert found.sentence(5) == "5 is exposed: no client need join the server"

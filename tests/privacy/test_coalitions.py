@@ -92,6 +92,7 @@ def test_each_kind_of_list_is_the_same_coalition():
         assert all(np.array_equal(a, b) for a, b in zip(alone, none, strict=True))
 
 
+@pytest.mark.long
 def test_all_measures_are_those_of_the_others_columns():
     for matrix in [*small_histories(6), *small_histories(15, clients=3)]:
         for members in coalitions(matrix.shape[1]):
@@ -108,6 +109,7 @@ def test_all_measures_are_those_of_the_others_columns():
             assert tuple(np.flatnonzero(first >= 0).tolist()) == exposed
 
 
+@pytest.mark.long
 def test_after_each_round():
     for matrix in small_histories(10, seed=1):
         members = (matrix.shape[1] // 2,)
@@ -125,6 +127,7 @@ def test_after_each_round():
             assert (found.upper >= least).all()
 
 
+@pytest.mark.long
 def test_many_histories_and_inside_programs():
     many = np.random.default_rng(0).random((5, 6, 4)) < 0.5
     expected = [first_exposure(own, coalition=[2]).tolist() for own in many]
@@ -153,6 +156,7 @@ def test_members_who_never_took_part_change_nothing():
     assert strong_privacy([[1, 1, 0]], coalition=[0, 1]) is None
 
 
+@pytest.mark.long
 def test_each_member_takes_one_from_the_least_t():
     """Over all coalitions of c < T members the least weak T is T - c."""
     seen = set()

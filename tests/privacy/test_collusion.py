@@ -79,6 +79,7 @@ def histories():
     )
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("form", ["loops", "xla"])
 def test_verdicts_are_those_of_exact_elimination(form):
     members = subsets(6)
@@ -93,6 +94,7 @@ def test_verdicts_are_those_of_exact_elimination(form):
             assert np.flatnonzero(exposed).tolist() == expected.tolist(), (matrix, own)
 
 
+@pytest.mark.long
 def test_verdicts_at_size_are_those_of_first_exposure():
     scheme = mj.selection.uniform(40, 6)
     history = np.asarray(

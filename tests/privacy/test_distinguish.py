@@ -166,6 +166,7 @@ def test_rejects_epsilons_and_caps_that_are_none():
 # ---- the definition, exactly
 
 
+@pytest.mark.long("circulants", "designs", "graphs", "random_cohorts")
 @pytest.mark.parametrize("name", FAMILIES)
 def test_families_against_the_definition(name):
     small = [
@@ -189,6 +190,7 @@ def test_families_against_the_definition(name):
             np.testing.assert_allclose(found[place, client], exact, rtol=1e-7)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", ["each", "some", "covariance", "singular"])
 def test_noise_against_the_definition(kind):
     rng = np.random.default_rng(1)
@@ -231,6 +233,7 @@ def test_the_cap_by_hand():
     assert found.cap(4, alone=2.0) == 1.0  # 1/4 by the noise, 3/4 by three others
 
 
+@pytest.mark.long
 def test_one_round_and_blocks_have_closed_forms():
     for size in (2, 3, 12):
         mu = distinguishability(np.ones((1, size), bool), 0.3, 0.2).mu
@@ -262,6 +265,7 @@ def test_correlated_noise_is_that_of_the_sums():
     np.testing.assert_allclose(mu, released, rtol=1e-9)
 
 
+@pytest.mark.long
 def test_clients_without_a_figure():
     found = distinguishability([[1, 1, 0, 1], [0, 0, 0, 1]], coalition=[1])
     assert found.mu[[0, 3]].tolist() == [math.inf, math.inf]
@@ -301,6 +305,7 @@ def test_figures_have_the_shape_of_what_is_asked_and_of_the_clients():
         )
 
 
+@pytest.mark.long
 def test_a_coalition_is_a_history_without_its_members():
     rng = np.random.default_rng(4)
     for _ in range(10):
@@ -317,6 +322,7 @@ def test_a_coalition_is_a_history_without_its_members():
             assert np.isnan(mu[members]).all()
 
 
+@pytest.mark.long
 def test_more_noise_spread_and_fewer_rounds_hide_no_less():
     rng = np.random.default_rng(5)
     history = rng.integers(0, 2, (8, 6))
@@ -336,6 +342,7 @@ def test_more_noise_spread_and_fewer_rounds_hide_no_less():
 # ---- what mu stands for
 
 
+@pytest.mark.long
 def test_figures_of_mu_are_consistent():
     mu = np.concatenate([10.0 ** np.arange(-6, 3.5, 0.5), [0.0]])
     found = mj.privacy.Distinguishability(mu, 1.0, 1.0)

@@ -91,6 +91,7 @@ def test_full_rank_blocks_are_hidden_among_exactly_their_size(monkeypatch):
     assert audit(P, effort=0).gate(5, "hidden").passed
 
 
+@pytest.mark.long("0", "1", "2", "3", "4", "5", "6", "7", "8", "9")
 @pytest.mark.parametrize("seed", range(10))
 def test_blocks_under_absences_in_spells(seed):
     scheme, online = (

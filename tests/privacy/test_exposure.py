@@ -145,6 +145,7 @@ def test_primes_that_err_do_not_decide_where_another_has_a_larger_rank(
         ]
 
 
+@pytest.mark.long
 @hypothesis.given(st.integers(0, 2**32 - 1))
 def test_random_histories_equal_the_rationals(seed):
     rng = np.random.default_rng(seed)
@@ -158,6 +159,7 @@ def test_random_histories_equal_the_rationals(seed):
             assert first_exposure(history).tolist() == expected
 
 
+@pytest.mark.long
 def test_rows_of_a_batch_equal_single_histories_and_types_do_not_matter():
     rng = np.random.default_rng(1)
     batch = rng.random((2, 3, 9, 6)) < 0.4
@@ -175,6 +177,7 @@ def test_rows_of_a_batch_equal_single_histories_and_types_do_not_matter():
         assert np.array_equal(first_exposure(batch.astype(np.int64)), found)
 
 
+@pytest.mark.long
 def test_relabelling_clients_permutes_the_answer():
     rng = np.random.default_rng(2)
     history = rng.random((12, 10)) < 0.3
@@ -196,6 +199,7 @@ def test_all_are_exposed_at_once_when_the_rank_is_full():
     assert int(found.min()) >= 0
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("weights", [2, 40])
 def test_rounds_left_out_change_nothing(weights):
     """Many rounds, most of which add nothing, in a batch with histories that expose nobody."""
@@ -215,6 +219,7 @@ def test_rounds_left_out_change_nothing(weights):
     assert (np.asarray(traced) == found).all()
 
 
+@pytest.mark.long
 def test_very_many_clients_are_the_classes_of_equal_columns():
     """Whoever shares a column is never exposed.
 
@@ -341,6 +346,7 @@ def programs(form):
     return [functools.partial(first_rounds, tile=tile) for tile in (1, 4)]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("form", ["xla", "pallas"])
 def test_all_forms_follow_the_rule_of_the_primes(form):
     """Two primes that divide entries and minors, so that their ranks and verdicts differ."""
@@ -359,6 +365,7 @@ def test_all_forms_follow_the_rule_of_the_primes(form):
             break
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("clients", [127, 128, 129])
 def test_forms_agree_at_the_kernels_largest_width(clients):
     """Above it the array program runs; a batch, a row more than the clients that show."""
@@ -381,6 +388,7 @@ def two_devices():
     return jax.make_mesh(shape, ("d",), axis_types=(jax.sharding.AxisType.Auto,))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("form", ["xla", "pallas"])
 def test_inside_a_callers_transformations(form):
     generator = np.random.default_rng(5)
@@ -398,6 +406,7 @@ def test_inside_a_callers_transformations(form):
         assert jax.jit(each)(batch).tolist() == expected
 
 
+@pytest.mark.long
 def test_histories_of_a_device_may_be_mapped():
     """Over a mesh, and each device maps its own; what varies over the mesh is checked."""
     batch = np.random.default_rng(6).random((4, 5, 6)) < 0.3

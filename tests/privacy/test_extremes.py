@@ -159,6 +159,7 @@ def test_five_hundred_figures_are_those_of_exhaustion(kind: type) -> None:
 HISTORY = np.array([[1, 1, 1, 1], [0, 1, 1, 0], [0, 0, 1, 1]])
 
 
+@pytest.mark.smoke("columns-weak_privacy")
 @pytest.mark.parametrize(
     "function", [weak_privacy, client_privacy, weak_privacy_trajectory]
 )

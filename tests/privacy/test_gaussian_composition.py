@@ -24,6 +24,7 @@ def composed(deviations):
     return functools.reduce(lambda one, other: one.compose(other), parts)
 
 
+@pytest.mark.long("column0-variances0-1.0")
 @pytest.mark.parametrize(
     ("column", "variances", "shift"),
     [

@@ -87,6 +87,7 @@ def test_rejects_misuse(history, options, message):
         unweighted_group(history, **options)
 
 
+@pytest.mark.smoke("matrix1-3-3")
 @pytest.mark.parametrize(
     ("matrix", "plain", "plus_minus"),
     [
@@ -110,6 +111,7 @@ def test_worked_cases(matrix, plain, plus_minus):
         assert (found.lower, found.upper, found.certified) == (size, size, True)
 
 
+@pytest.mark.smoke("object-matrix3")
 @pytest.mark.parametrize(
     "matrix",
     [
@@ -129,6 +131,7 @@ def test_sums_of_two_rows_beyond_64_bits(matrix, kind):
         check(matrix, coefficients)
 
 
+@pytest.mark.long
 def test_random_rows_around_every_power_of_two_against_exhaustive_search():
     rng = np.random.default_rng(33)
     for bits in range(1, 64):
@@ -159,6 +162,12 @@ def test_the_result_is_a_frozen_dataclass():
         found.lower = 3
 
 
+@pytest.mark.long(
+    "circulants-plain",
+    "graphs-plain",
+    "weighted_integers-plain",
+    "weighted_integers-plus_minus",
+)
 @pytest.mark.parametrize("coefficients", VALUES)
 @pytest.mark.parametrize("name", FAMILIES)
 def test_families_against_exhaustive_search(name, coefficients):

@@ -115,6 +115,7 @@ def test_rejects_quantiles_that_are_none(quantiles, message):
         hidden_among_trajectory([[1, 1]], quantiles=quantiles)
 
 
+@pytest.mark.long("history7-expected7")
 @pytest.mark.parametrize(
     ("history", "expected"),
     [
@@ -135,6 +136,7 @@ def test_worked_cases(history, expected):
     assert (found == 1.0).tolist() == [value == 1 for value in expected]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", FAMILIES)
 def test_families_against_exact_projectors(name):
     # histories made of the two primes of the exact ranks deceive them
@@ -178,6 +180,7 @@ def test_nearly_exposed_is_not_exposed(weight):
     assert found[2] == 1.0
 
 
+@pytest.mark.long
 def test_inside_a_program_only_who_is_exposed_has_one():
     """Rounded to float32, in which 1 - 1e-14 would be 1."""
     history = jnp.asarray([[10**7, 1, 0], [0, 0, 1]], jnp.int32)
@@ -193,6 +196,7 @@ def test_inside_a_program_only_who_is_exposed_has_one():
     np.testing.assert_allclose(wide, hidden_among(history), rtol=1e-15)
 
 
+@pytest.mark.long
 def test_a_large_history_against_singular_values():
     history = simulated(60, 6, 70, 1)
     found = leverage_trajectory(history)[0]
@@ -202,6 +206,7 @@ def test_a_large_history_against_singular_values():
         np.testing.assert_allclose(found[j], (space**2).sum(axis=0), atol=1e-12)
 
 
+@pytest.mark.long
 def test_leverages_sum_to_the_rank_and_never_fall():
     histories = simulated()
     found = leverage_trajectory(histories)
@@ -212,6 +217,7 @@ def test_leverages_sum_to_the_rank_and_never_fall():
     assert ((found >= 0) & (found <= 1)).all()
 
 
+@pytest.mark.long
 def test_exactly_one_from_the_first_exposure_on():
     histories = simulated()
     found = leverage_trajectory(histories)
@@ -223,6 +229,7 @@ def test_exactly_one_from_the_first_exposure_on():
     assert np.array_equal(found == 1.0, expected)
 
 
+@pytest.mark.long
 def test_a_class_of_equal_columns_caps_its_members():
     online = mj.availability.independent(0.2)
     selector = mj.selection.batch_partitioning(30, 6, 3)
@@ -235,6 +242,7 @@ def test_a_class_of_equal_columns_caps_its_members():
     )
 
 
+@pytest.mark.long
 def test_clients_who_never_took_part_have_none():
     history = np.zeros((5, 9), bool)
     history[1, :4] = history[3, 2:6] = True
@@ -242,6 +250,7 @@ def test_clients_who_never_took_part_have_none():
     assert (leverage(history, noise=0.5)[6:] == 0.0).all()
 
 
+@pytest.mark.long
 @hypothesis.given(
     st.lists(
         st.lists(st.integers(-2, 2), min_size=6, max_size=6), min_size=7, max_size=7
@@ -259,6 +268,7 @@ def test_scaling_rows_changes_nothing(rows, scales):
     np.testing.assert_allclose(leverage(scaled, noise=variances), expected, atol=1e-12)
 
 
+@pytest.mark.long
 def test_noise_with_fewer_rounds_than_clients_against_a_direct_solve():
     """Repeated rounds, weights and blocks among them."""
     generator = np.random.default_rng(4)
@@ -276,6 +286,7 @@ def test_noise_with_fewer_rounds_than_clients_against_a_direct_solve():
                 np.testing.assert_allclose(every[count - 1], expected, atol=1e-9)
 
 
+@pytest.mark.long
 def test_memory_with_noise_is_that_of_the_rounds_and_not_of_pairs_of_clients():
     with jax.enable_x64(True):
         shape = jax.ShapeDtypeStruct((1, 20, 50_000), jnp.int32)
@@ -286,6 +297,7 @@ def test_memory_with_noise_is_that_of_the_rounds_and_not_of_pairs_of_clients():
     )
 
 
+@pytest.mark.long("1e-06", "1e-12")
 @pytest.mark.parametrize("noise", [1e-12, 1e-6, 0.1, 1.0, 900.0])
 def test_noise_against_a_direct_solve(noise):
     weights = np.random.default_rng(1).integers(-3, 4, (30, 20))
@@ -299,6 +311,7 @@ def test_noise_against_a_direct_solve(noise):
         np.testing.assert_allclose(every[len(history) // 2 - 1], half, atol=1e-9)
 
 
+@pytest.mark.long
 def test_more_noise_explains_less_and_none_is_the_limit():
     history = simulated()[1]
     levels = [
@@ -310,6 +323,7 @@ def test_more_noise_explains_less_and_none_is_the_limit():
     assert levels[-1].max() < 1e-3
 
 
+@pytest.mark.long
 def test_with_noise_nobody_is_ever_explained_completely():
     repeated = np.array([[1, 0], [1, 1]] * 400)
     for noise in (1e-14, 1e-3, 0.5):
@@ -323,6 +337,7 @@ def test_with_noise_nobody_is_ever_explained_completely():
     np.testing.assert_allclose(alone, 1 / (1 + 0.5**2 / 400), atol=1e-12)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("noise", [0.0, 0.3])
 def test_a_row_of_a_batch_is_that_history_alone(monkeypatch, noise):
     histories = simulated()
@@ -344,6 +359,7 @@ def test_a_row_of_a_batch_is_that_history_alone(monkeypatch, noise):
     np.testing.assert_allclose(leverage(histories, noise=noise), whole, atol=1e-12)
 
 
+@pytest.mark.long("0.0")
 @pytest.mark.parametrize("noise", [0.0, 0.3])
 def test_array_library_and_x64_change_nothing(noise):
     history = simulated()[0]
@@ -356,6 +372,7 @@ def test_array_library_and_x64_change_nothing(noise):
     assert hidden_among(history, noise=np.float32(0.5)).dtype == np.float64
 
 
+@pytest.mark.long
 def test_one_sum_of_k_hides_among_k_and_strong_worst_weak_are_in_order():
     for size in (1, 2, 7, 12):
         history = np.zeros((1, 12), int)
@@ -399,6 +416,7 @@ def test_noise_of_any_covariance_against_its_definition():
                 np.testing.assert_allclose(every[count - 1], expected, atol=1e-10)
 
 
+@pytest.mark.long
 def test_sums_without_noise_among_others_with_it_expose_exactly():
     history = np.array([[1, 1, 1], [1, 1, 0], [0, 0, 1]])
     noise = [1.0, 1.0, 0.0]
@@ -409,6 +427,7 @@ def test_sums_without_noise_among_others_with_it_expose_exactly():
     np.testing.assert_allclose(found, expected, rtol=1e-12)
 
 
+@pytest.mark.long
 def test_many_more_rounds_than_clients_with_noise_of_each():
     """They go in blocks, some rounds being without noise."""
     generator = np.random.default_rng(6)
@@ -440,6 +459,7 @@ def test_noise_beside_weights_whose_squares_are_no_floats():
         hidden_among(np.array([[2**1100, 1]], object), noise=1.0)
 
 
+@pytest.mark.long
 def test_a_coalition_is_left_out_and_has_no_figure():
     history = simulated()[0]
     members = [3, 11]
@@ -453,6 +473,7 @@ def test_a_coalition_is_left_out_and_has_no_figure():
     assert np.array_equal(every[-1], found, equal_nan=True)
 
 
+@pytest.mark.long
 def test_quantiles_over_those_who_took_part():
     history = np.concatenate([np.zeros((2, 20), int), simulated()[0]])
     every = hidden_among_trajectory(history)
@@ -470,6 +491,7 @@ def test_quantiles_over_those_who_took_part():
     )
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("noise", [0.0, 0.3])
 def test_a_history_by_pieces_of_its_columns_is_the_same(monkeypatch, noise):
     """Many clients.
@@ -512,6 +534,7 @@ def exact_floats(history):
     return shares[shares > 0]
 
 
+@pytest.mark.long
 def test_first_exposures_of_many_clients_by_their_gram_matrix(monkeypatch):
     generator = np.random.default_rng(8)
     for trial in range(30):
@@ -526,6 +549,7 @@ def test_first_exposures_of_many_clients_by_their_gram_matrix(monkeypatch):
         monkeypatch.undo()
 
 
+@pytest.mark.long
 def test_long_noisy_histories_leave_out_who_is_in_no_sum():
     """Far more rounds than clients go block by block, which mixes the clients."""
     rng = np.random.default_rng(8)

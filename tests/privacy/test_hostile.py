@@ -68,6 +68,7 @@ def check_many(count: int, seed: int) -> None:
             assert not group.certified or group.upper == smallest
 
 
+@pytest.mark.long
 def test_small_histories_made_to_deceive_are_decided_by_exact_integers() -> None:
     check_many(240, 0)
 
@@ -78,6 +79,7 @@ def test_ten_thousand_histories_made_to_deceive(seed: int) -> None:
     check_many(1000, 100 + seed)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "number", [1_199_999_993, 2**31 - 1, 8191 * 8179, 1_199_999_993 * 1_199_999_963]
 )
@@ -104,6 +106,7 @@ def test_rank_and_exposure_stand_where_known_primes_lose_them(number: int) -> No
     assert len(told.exposed) == len(exposed)
 
 
+@pytest.mark.long
 def test_what_a_proof_would_cost_too_much_for_is_said_to_rest_on_chance() -> None:
     """Dependent rounds of many clients at no effort.
 

@@ -75,6 +75,7 @@ def test_a_singular_kernel_will_do_where_every_sum_has_noise():
     )
 
 
+@pytest.mark.smoke
 def test_sums_known_from_others_but_for_rounding_are_refused():
     same = np.ones((3, 3))
     with pytest.raises(
@@ -181,6 +182,7 @@ def _floats(matrix):
     return np.array([[float(value) for value in row] for row in matrix])
 
 
+@pytest.mark.long("0-1", "1/100-1", "mixed-1")
 @pytest.mark.parametrize("rho", ["0", "1/3", "9/10", "999/1000", "1"])
 @pytest.mark.parametrize("variance", ["0", "1/100", "mixed"])
 def test_matches_the_definition(rho, variance):
@@ -270,6 +272,7 @@ def _blocks(seed, clients, cohort, size, rounds):
     )
 
 
+@pytest.mark.long
 def test_updates_that_stay_are_hidden_as_among():
     history = _random(0, 12, 4, 9)
     for noise in (0.0, 0.3):
@@ -290,6 +293,7 @@ def test_fresh_updates_add_up_over_rounds():
     assert information(history, 0.0, 2.0, noise=2.0) == pytest.approx(noisy, abs=1e-10)
 
 
+@pytest.mark.long
 def test_blocks_cap_what_stays_and_nothing_else():
     history = _blocks(2, 24, 8, 4, 120)
     assert information(history).max() == pytest.approx(math.log2(4 / 3) / 2, abs=1e-12)
@@ -319,6 +323,7 @@ def test_spread_and_noise_have_no_unit_of_their_own():
     assert one == pytest.approx(other, abs=1e-12)
 
 
+@pytest.mark.long
 def test_coalitions_leave_the_others_more_to_lose():
     history = _random(5, 8, 4, 6)
     for memory in (1.0, 0.9):
@@ -342,6 +347,7 @@ def test_zero_rows_and_absent_clients():
     assert information(np.zeros((2, 3), int)).tolist() == [0, 0, 0]
 
 
+@pytest.mark.long
 def test_what_the_project_found_of_drift():
     """Worst of 30 of 120 clients, cohorts of 12, noise of variance .01, after 120 | 200 rounds.
 
@@ -371,6 +377,7 @@ def test_a_row_of_a_batch_is_the_history_alone():
     assert together[3, 0] == pytest.approx(information(batch[3, 0], 0.6), abs=1e-12)
 
 
+@pytest.mark.long
 def test_near_one_the_longer_way_keeps_the_digits():
     rho = fractions.Fraction(999_999, 10**6)
     history = _random(6, 5, 3, 8)

@@ -117,6 +117,7 @@ def differ(monkeypatch, trials, seed):
     assert unknown
 
 
+@pytest.mark.long
 def test_figures_are_right_to_nine_digits_or_not_told(monkeypatch):
     differ(monkeypatch, 30, 0)
 
@@ -126,6 +127,7 @@ def test_many_figures_are_right_to_nine_digits_or_not_told(monkeypatch):
     differ(monkeypatch, 10**4, 1)
 
 
+@pytest.mark.long
 def test_one_normalisation_written_in_three_ways_passes_no_gate():
     samples = np.random.default_rng(0).integers(50, 900, 6)
     P = privacy.integer_weights(normalised(samples))
@@ -146,6 +148,7 @@ def test_one_normalisation_written_in_three_ways_passes_no_gate():
     assert gate.state.breaches
 
 
+@pytest.mark.long
 def test_what_is_not_known_passes_no_gate_and_is_no_number(monkeypatch):
     monkeypatch.setattr(hidden, "MOST_WORK", 0)
     P = privacy.integer_weights(

@@ -103,6 +103,7 @@ def test_mates_stay_hidden_among_their_number() -> None:
         assert (found >= 4 - 1e-9).all()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("number", range(20))
 def test_draws_are_estimated_as_well_as_it_says(number: int) -> None:
     """The error of the best linear estimate over 20,000 draws of all clients."""

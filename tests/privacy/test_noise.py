@@ -70,6 +70,7 @@ def test_rejects_traced_noise():
         jax.jit(lambda noise: check_noise(noise, 3))(1.0)
 
 
+@pytest.mark.smoke("1")
 @pytest.mark.parametrize("spread", [0, -1.0, np.nan, np.inf, "1", True, [1.0], None])
 def test_rejects_what_is_no_spread(spread):
     with pytest.raises(

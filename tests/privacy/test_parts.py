@@ -81,6 +81,7 @@ def random_log(draw: random.Random) -> ParticipationLog:
     return log_of(rows, parts, most > 1)
 
 
+@pytest.mark.long
 def test_what_is_told_is_what_all_coordinates_together_say() -> None:
     draw = random.Random(5)
     for _ in range(8):
@@ -104,6 +105,7 @@ def test_what_is_told_is_what_all_coordinates_together_say() -> None:
         assert tuple(np.flatnonzero(combined)) == found.weak.support
 
 
+@pytest.mark.long
 def test_what_is_known_after_each_round_is_what_the_sums_until_then_say() -> None:
     draw = random.Random(11)
     for _ in range(2):
@@ -158,6 +160,7 @@ def test_who_alone_trains_a_part_is_exposed_in_it() -> None:
     assert found.gate(2).reason.startswith("in part high: weak T is 1")
 
 
+@pytest.mark.long
 def test_a_coalition_is_left_out_of_each_part() -> None:
     log = log_of([[1, 1, 1, 1], [0, 1, 1, 0], [0, 0, 0, 1]], ["low", "high", "top"])
     found = audit(log, effort=0.0, coalition=["dan", "cleo"])
@@ -194,6 +197,7 @@ def test_sums_of_one_round_are_of_one_update_under_drift() -> None:
     assert audit(log, effort=0.0, memory=0.5).updates.least > 1.0
 
 
+@pytest.mark.long
 def test_a_gate_says_after_each_sum_what_all_coordinates_together_say() -> None:
     draw = random.Random(7)
     for _ in range(12):

@@ -13,6 +13,8 @@ from mrsa_jax import ConfigurationError
 from mrsa_jax.privacy import policy_privacy, strong_privacy
 from mrsa_jax.privacy._policies import PolicyPrivacy
 
+pytestmark = pytest.mark.long
+
 _selector = functools.cache(lambda: mj.selection.batch_partitioning(12, 6, 3))
 _online = functools.cache(lambda: mj.availability.independent(0.05))
 RATES = [0.0, 0.05]

@@ -38,6 +38,7 @@ def largest_gap(seed: int) -> float:
     return float(np.abs(1 / alike[known] - 1 / found[known]).max(initial=0.0))
 
 
+@pytest.mark.long
 def test_clients_that_are_alike_are_the_case_of_one() -> None:
     assert max(largest_gap(seed) for seed in range(140)) <= 1e-12
 
@@ -75,6 +76,7 @@ def test_the_scale_plays_no_part_without_noise() -> None:
     np.testing.assert_allclose(noisy, spread, rtol=1e-9)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("number", range(20))
 def test_draws_are_estimated_as_well_as_it_says(number: int) -> None:
     """Updates drawn with resemblance, drift and noise; the best linear estimate of each."""

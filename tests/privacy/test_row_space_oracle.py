@@ -25,11 +25,13 @@ def small(limit=12):
     return found
 
 
+@pytest.mark.long
 def test_collapsed_search_follows_the_definition():
     for matrix in small():
         assert oracle.weak_privacy(matrix) == oracle.plain_weak_privacy(matrix), matrix
 
 
+@pytest.mark.smoke("graphs")
 @pytest.mark.parametrize("name", FAMILIES)
 def test_closed_forms(name):
     cases = FAMILIES[name]()

@@ -59,6 +59,7 @@ def test_small_histories_by_exhaustion(rounds: int, clients: int) -> None:
     check(rng.random((60, rounds, clients)) < rng.random((60, 1, 1)))
 
 
+@pytest.mark.long
 def test_histories_that_go_by_columns_by_exhaustion(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -70,6 +71,7 @@ def test_histories_that_go_by_columns_by_exhaustion(
     check(histories, 1e-9)
 
 
+@pytest.mark.long
 def test_a_very_large_history_is_known_as_where_it_is_followed() -> None:
     rng = np.random.default_rng(6)
     # ten clients a round: classes of one and of many
@@ -128,6 +130,7 @@ def test_a_client_near_exposure_is_not_exposed() -> None:
     assert found.hidden_among[0, 0] > 1
 
 
+@pytest.mark.long
 def test_primes_that_divide_do_not_decide_alone(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -170,6 +173,7 @@ def test_what_is_no_binary_history_of_moderate_size_goes_another_way(
     assert summaries(np.ones((1, 2, 3), np.bool_), (0.0,)) is None
 
 
+@pytest.mark.long("24-6-15", "24-6-40", "48-6-12")
 @pytest.mark.parametrize(
     ("clients", "cohort", "rounds"), [(24, 6, 40), (24, 6, 15), (48, 6, 12)]
 )

@@ -102,6 +102,7 @@ def test_bounds_by_hand_where_no_small_sets_are_looked_for(monkeypatch):
     assert found.rank.tolist() == [1, 2, 3]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("method", ["certified", "bounds"])
 def test_there_is_no_privacy_to_report_before_the_first_sum(method):
     rows = np.zeros((ROUNDS, 16), int)  # a shape that other tests compile anyway
@@ -112,6 +113,7 @@ def test_there_is_no_privacy_to_report_before_the_first_sum(method):
     assert found.upper.tolist() == found.lower.tolist()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("method", ["certified", "bounds"])
 def test_types_and_shapes(method):
     found = weak_privacy_trajectory(history("weighted", 1), method=method)
@@ -122,6 +124,7 @@ def test_types_and_shapes(method):
     assert found.certified.shape == (ROUNDS,)
 
 
+@pytest.mark.long
 def test_certified_is_the_default_method():
     rows = history("weighted", 1)[:9]
     default, named = (
@@ -143,6 +146,7 @@ def test_every_prefix_is_certified_exactly(name, trial):
     assert found.certified.all()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("trial", range(3))
 @pytest.mark.parametrize("name", SCHEMES)
 def test_bounds_enclose_the_truth(name, trial):
@@ -160,6 +164,7 @@ def test_bounds_enclose_the_truth(name, trial):
     assert (found.upper[found.certified] == weak[found.certified]).all()
 
 
+@pytest.mark.long
 def test_bounds_say_more_than_nothing():
     # the worst an upper bound can do is the smallest sum, the worst a lower one 1
     gaps = []
@@ -169,6 +174,7 @@ def test_bounds_say_more_than_nothing():
     assert max(gaps) < 2.0
 
 
+@pytest.mark.long
 def test_blocks_are_exact_without_a_search():
     for name in (
         "partition",
@@ -181,6 +187,7 @@ def test_blocks_are_exact_without_a_search():
         assert np.array_equal(found.upper, truth(name, 1)[1]), name
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("method", ["certified", "bounds"])
 def test_a_row_of_a_batch_is_that_history_alone(method):
     batch = np.stack([history("weighted", trial) for trial in range(3)])
@@ -194,12 +201,14 @@ def test_a_row_of_a_batch_is_that_history_alone(method):
             ), field
 
 
+@pytest.mark.long
 def test_more_leading_axes_are_kept():
     batch = np.stack([history("partition", trial) for trial in range(3)])[:, None]
     found = weak_privacy_trajectory(batch, method="bounds")
     assert found.upper.shape == (3, 1, ROUNDS)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("method", ["certified", "bounds"])
 def test_the_last_entry_is_the_whole_history(method):
     rows = history("blocks_of_two_of_three", 1)
@@ -210,6 +219,7 @@ def test_the_last_entry_is_the_whole_history(method):
     assert whole.lower <= found.upper[-1]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("method", ["certified", "bounds"])
 def test_array_library_and_x64_change_nothing(method):
     rows = history("blocks_of_two", 1)
@@ -220,6 +230,7 @@ def test_array_library_and_x64_change_nothing(method):
         assert np.array_equal(getattr(plain, field), getattr(wide, field)), field
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("method", ["certified", "bounds"])
 @hypothesis.given(
     st.lists(
@@ -244,6 +255,7 @@ def test_rejects_a_memory_that_is_no_number_of_bytes(memory):
         weak_privacy_trajectory([[1, 0]], memory_bytes=memory)
 
 
+@pytest.mark.long
 def test_little_memory_changes_nothing_but_the_chunks():
     batch = np.stack([history("weighted", trial) for trial in range(3)])
     reports = []
@@ -256,6 +268,7 @@ def test_little_memory_changes_nothing_but_the_chunks():
     assert [done for _, done, _ in reports] == [1, 2, 3]
 
 
+@pytest.mark.long
 def test_bounds_inside_a_program_hold_those_of_a_search_outside():
     """With clients of equal columns, who are not taken together there, and one who is never in."""
     generator = np.random.default_rng(3)

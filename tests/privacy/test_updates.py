@@ -221,6 +221,7 @@ def test_correlated_noise_of_sums_cancels_in_their_difference() -> None:
     )
 
 
+@pytest.mark.long
 def test_sums_of_one_round_are_of_one_update() -> None:
     P = [[1, 1, 0], [0, 1, 1], [1, 1, 1]]
     R = np.asarray([[1, 1, 0.5], [1, 1, 0.5], [0.5, 0.5, 1]])
@@ -248,6 +249,7 @@ def _random(rng: np.random.Generator) -> Any:
     return P * rng.integers(1, 4, clients) if rng.random() < 0.3 else P
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("count", [40, pytest.param(500, marks=pytest.mark.slow)])
 def test_random_histories_in_rationals(count: int) -> None:
     rng = np.random.default_rng(count)
@@ -269,6 +271,7 @@ def test_random_histories_in_rationals(count: int) -> None:
         )
 
 
+@pytest.mark.long
 def test_trajectories_are_histories_cut_short() -> None:
     rng = np.random.default_rng(1)
     for memory in (0.0, 0.7, 1.0):
@@ -284,6 +287,7 @@ def test_trajectories_are_histories_cut_short() -> None:
         assert (np.diff(whole, axis=1) <= 1e-9).all()
 
 
+@pytest.mark.long
 def test_inside_transformations_it_is_the_same() -> None:
     P = (np.random.default_rng(6).random((4, 6, 5)) < 0.4).astype(np.int32)
     P[0, :, 1] = 0  # in no sum: inf
@@ -318,6 +322,7 @@ def test_inside_transformations_it_is_the_same() -> None:
         )
 
 
+@pytest.mark.long
 def test_memories_are_traced() -> None:
     memories = np.asarray([0.5, 1.0])
     found = jax.jit(jax.vmap(lambda rho: hidden_among(A, memory=rho)))(memories)
@@ -326,6 +331,7 @@ def test_memories_are_traced() -> None:
     assert np.isnan(found[1]).all()
 
 
+@pytest.mark.long("30")
 @pytest.mark.parametrize("count", [30, pytest.param(1000, marks=pytest.mark.slow)])
 def test_histories_of_ones_and_of_fresh_updates(count: int) -> None:
     rng = np.random.default_rng(count)
@@ -343,6 +349,7 @@ def test_histories_of_ones_and_of_fresh_updates(count: int) -> None:
         np.testing.assert_allclose(_hidden(P, memory=0.0), fresh, rtol=1e-12)
 
 
+@pytest.mark.long
 def test_updates_that_never_change_are_the_worst_of_all_drifts_and_fresh_ones_the_best() -> (
     None
 ):
@@ -386,6 +393,7 @@ def test_mates_are_hidden_among_each_other_whatever_the_drift(count: int) -> Non
         )
 
 
+@pytest.mark.long("20")
 @pytest.mark.parametrize("settings", [1, 20])
 def test_the_best_linear_estimate_attains_it(settings: int) -> None:
     """Monte Carlo: the estimate's mean square error is 1 - h.
@@ -497,6 +505,7 @@ def test_a_memory_of_almost_one_is_told_as_far_as_floats_know_it() -> None:
     assert np.isnan(unknown).all()
 
 
+@pytest.mark.long
 def test_the_table_of_the_page() -> None:
     away = mj.availability.independent(0.2)
     schemes = mj.selection.uniform(120, 12), mj.selection.batch_partitioning(120, 12, 4)

@@ -60,6 +60,7 @@ def test_a_history_in_which_nobody_took_part_has_no_privacy_to_report():
     assert found.num_groups == 0
 
 
+@pytest.mark.smoke("history3-2-support3")
 @pytest.mark.parametrize(
     ("history", "expected", "support"),
     [
@@ -141,6 +142,7 @@ def test_relabelling_clients_and_rounds_changes_labels_alone(history, random):
     assert sorted(names[i] for i in after.exposed) == list(before.exposed)
 
 
+@pytest.mark.long
 @hypothesis.given(histories())
 def test_privacy_never_falls_when_a_round_is_removed(history):
     found = weak_privacy(history)

@@ -44,6 +44,8 @@ def cases(name):
     return FAMILIES[name]()
 
 
+@pytest.mark.smoke("by_hand")
+@pytest.mark.long("circulants")
 @pytest.mark.parametrize("name", FAMILIES)
 def test_every_case_is_certified_exactly(name):
     for matrix, known in cases(name):

@@ -49,6 +49,7 @@ def test_weights_that_make_no_sense(weights: Any, message: str) -> None:
         integer_weights(weights)
 
 
+@pytest.mark.smoke("weights4-wanted4")
 @pytest.mark.parametrize(
     ("weights", "wanted"),
     [
@@ -118,6 +119,7 @@ def _histories(count: int) -> list[np.ndarray]:
     return pairs + [rng.random((4, 6)) < 0.4 for _ in range(count - len(pairs))]
 
 
+@pytest.mark.long
 def test_sample_counts_leave_weak_privacy_and_split_classes() -> None:
     """One positive factor for each client: columns are scaled, the supports of V stay."""
     rng = np.random.default_rng(1)
@@ -150,6 +152,7 @@ def test_sample_counts_leave_weak_privacy_and_split_classes() -> None:
     assert split > 0
 
 
+@pytest.mark.smoke
 def test_equal_counts_change_nothing() -> None:
     for P in _histories(5):
         assert (integer_weights(P * 600) == P).all()

@@ -52,6 +52,7 @@ def test_exposed_clients_do_not_hide_the_sentence() -> None:
     assert KNOWN_RANGE in privacy.audit([[1, 1, 0], [1, 0, 0]], effort=0).sentences()
 
 
+@pytest.mark.long
 def test_certificate_checker_and_report_say_it(
     tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

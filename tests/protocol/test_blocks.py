@@ -636,6 +636,7 @@ def random_setting(rng):
     return size, graph, limits, alive
 
 
+@pytest.mark.long
 def test_arrays_give_what_messages_give():
     rng, statuses = np.random.default_rng(4), set()
     for trial in range(12):
@@ -1046,6 +1047,7 @@ def test_10_colluders_who_sign_both_lists(colluders):
     assert parted([(room, set(), answers)], colluders) == (colluders == {0, 1})
 
 
+@pytest.mark.long
 def test_one_more_colluder_parts_mates():
     found, answered = games(100, 4, MOST["pairs"] + 1)
     assert 0 < found < answered / 10
@@ -1111,6 +1113,7 @@ def test_thousands_of_rounds_with_replays_part_no_mates(name, colluders):
     assert answered > 10
 
 
+@pytest.mark.long("check_list-2", "lasting-3")
 @pytest.mark.parametrize(
     ("name", "seed"), [("check", 0), ("check_list", 2), ("lasting", 3)]
 )

@@ -253,6 +253,7 @@ def go_on(scene, step, i, data):
         scene.ask(i, step + 1, scene.before[step + 1][2][i])
 
 
+@pytest.mark.long
 def test_mutants_meet_named_errors_only():
     refused = fuzz(1500, 0)
     assert sum(refused.values()) > 900
@@ -306,6 +307,7 @@ def test_many_rounds_of_mutants_end_with_a_status(is_checked):
     rounds(400, 3, is_checked)
 
 
+@pytest.mark.long
 def test_lies_about_counts_make_no_room():
     """A count of up to 2**32 - 1 in a short message.
 

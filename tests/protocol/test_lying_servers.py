@@ -296,6 +296,7 @@ def signers(change, threshold=6):
     return result, errors
 
 
+@pytest.mark.long
 def test_a_client_wants_its_threshold_of_valid_signatures():
     def first(count):
         return lambda found: dataclasses.replace(
@@ -331,6 +332,7 @@ def test_a_client_wants_its_threshold_of_valid_signatures():
         assert result.total.tolist() == (INPUTS.sum(axis=0) % MODULUS).tolist()
 
 
+@pytest.mark.smoke
 def test_a_list_to_sign_names_everybody_whatever_it_counts():
     """0 and 1 are no neighbours.
 
@@ -380,6 +382,7 @@ def test_a_client_without_a_signing_key_signs_nothing():
         client.sign_survivors(SurvivorList(0, 3, (0, 1, 2)).to_bytes())
 
 
+@pytest.mark.long
 def test_a_checked_round_gives_what_an_unchecked_one_does():
     """Over sparse graphs and losses.
 
@@ -417,6 +420,7 @@ def test_a_checked_round_gives_what_an_unchecked_one_does():
         assert [row[0] for row in rows[0]][3:] == ["check survivors", "unmask"]
 
 
+@pytest.mark.smoke
 def test_the_check_costs_what_is_counted_by_hand():
     """Four clients: 76 bytes up and 12 + 68 k down, with k neighbours who signed.
 

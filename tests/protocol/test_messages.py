@@ -110,6 +110,7 @@ def test_round_trip(message):
         assert again == message
 
 
+@pytest.mark.smoke
 def test_documented_bytes_by_hand():
     """The wire format, written out once."""
     assert SurvivorList(258, 3, (1, 5)).to_bytes() == bytes.fromhex(
@@ -218,6 +219,7 @@ def test_limbs_outside_the_field_are_refused():
             UnmaskShares.from_bytes(data)
 
 
+@pytest.mark.smoke("ids3")
 @pytest.mark.parametrize("ids", [(1, 1), (2, 1), (0, 3, 3), (5, 4, 6)])
 def test_lists_must_ascend(ids):
     def build(kind, size):

@@ -63,6 +63,7 @@ def test_scripted_network_is_a_network():
     assert isinstance(disturbed(), Network)
 
 
+@pytest.mark.smoke("3")
 @pytest.mark.parametrize("step", [0, 1, 2, 3])
 def test_a_late_message_counts_as_lost(step):
     network = disturbed(delayed=[(step, 1)])
@@ -146,6 +147,7 @@ DIRECTIONS = [
 ]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("step", "from_server"), DIRECTIONS)
 def test_bytes_of_every_message_altered(step, from_server):
     """Whatever one flipped bit does, the sum is that over V3 exactly or is withheld.

@@ -480,6 +480,7 @@ def test_server_refuses_keys():
     assert server.receive(1, own.to_bytes())
 
 
+@pytest.mark.smoke
 def test_server_wants_exactly_the_entries_that_it_should_get():
     clients, server = parties()
     mail = play(clients, server, 1)

@@ -74,6 +74,7 @@ def test_hkdf(case):
     assert blocks[: case["length"]].hex() == case["okm"]
 
 
+@pytest.mark.smoke
 def test_derived_keys_differ_by_purpose_parties_direction_and_round():
     secret = bytes(range(32))
     parties = [(1, 2), (2, 1), (1, 3), (258, 1), (1, 258)]

@@ -335,6 +335,7 @@ def graphs(n):
         yield graph
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("n", [1, 2])
 def test_every_round_of_one_and_two_clients(n):
     inputs = np.asarray([[3, 255], [254, 7]])[:n]
@@ -346,6 +347,7 @@ def test_every_round_of_one_and_two_clients(n):
 THRESHOLDS = (1, 2, 3, [1, 2, 3], [4, 1, 2])
 
 
+@pytest.mark.long("3 edges")
 @pytest.mark.parametrize(
     "graph", list(graphs(3)), ids=lambda g: f"{int(g.sum()) // 2} edges"
 )
@@ -370,6 +372,7 @@ def test_every_dropout_pattern_of_three_clients(graph):
             check(INPUTS % 37, graph, levels, thresholds, 37)
 
 
+@pytest.mark.long
 def test_sampled_rounds_of_four_clients():
     rng = np.random.default_rng(4)
     seen = set()
@@ -384,6 +387,7 @@ def test_sampled_rounds_of_four_clients():
     assert len(seen) == 5  # both ways of OK and UNRELIABLE, and too few
 
 
+@pytest.mark.long
 @hypothesis.given(data=st.data())
 def test_the_sum_or_the_right_status(data):
     n = data.draw(st.integers(1, 7), "n")
@@ -512,6 +516,7 @@ def test_padded_inputs_say_nothing_about_inputs():
         assert ((counts - 750.0) ** 2 / 750.0).sum() < 56.5
 
 
+@pytest.mark.long
 def test_the_server_really_can_compute_what_it_learned(monkeypatch):
     """The transcript's sums of components, reliable or not, equal the plain sums."""
     servers = []
@@ -547,6 +552,7 @@ FOUR = ~np.eye(4, dtype=bool)
 PARTS = np.asarray([[1, 2, 3, 4], [10, 20, 30, 40], [5, 6, 7, 8], [9, 10, 11, 12]])
 
 
+@pytest.mark.smoke
 def test_a_plan_of_many_blocks_by_hand():
     result = run(PARTS, FOUR, np.ones((5, 4), bool), 3, plan=GROUPS, entropy=0)
     assert result.status is Status.OK
@@ -561,6 +567,7 @@ def test_a_plan_of_many_blocks_by_hand():
     assert result.steps[2].bytes_up == 2 * (16 + 6) + 2 * (16 + 6)
 
 
+@pytest.mark.smoke
 def test_a_client_alone_in_a_block_counts_as_lost_and_its_self_seed_stays_secret():
     heard = []
 

@@ -59,6 +59,7 @@ def test_recover_refuses():
         recover([1, 2, 3], np.full((3, 9), PRIME, np.uint32), 3)
 
 
+@pytest.mark.smoke
 def test_printed_example():
     prime, points = EXAMPLE["prime"], EXAMPLE["points"]
     column = np.asarray(EXAMPLE["coefficients"], np.uint64)[:, None]

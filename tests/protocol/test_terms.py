@@ -545,6 +545,7 @@ for number in range(200):
 """
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("blocks", [(0, 0, 0, 0), (0, 1, 0, 1)])
 def test_processes_take_part_in_a_round_once(tmp_path, blocks):
     """Four at a time, with equal blocks or not.

@@ -88,6 +88,7 @@ def test_sums_leave_the_window_exactly_where_they_do() -> None:
             assert chance == (0.0 if fits else 1.0), (count, levels, modulus)
 
 
+@pytest.mark.smoke
 def test_worked_numbers() -> None:
     assert ring_size(12, 20, 1) == ring_size(12, 20) == 221
     assert ring_size(2, 3, [7, 1, 5, 2]) == 7 + 5 + 2 + 1

@@ -112,6 +112,7 @@ CASES = [
 ]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("step", "clip", "dim", "rotate", "rejection"), CASES)
 def test_no_update_passes_the_bound(step, clip, dim, rotate, rejection) -> None:
     own = lattice(step, clip, dim, rotate=rotate, key=3, rejection=rejection)
@@ -166,6 +167,7 @@ def test_a_rounding_passes_as_often_as_promised(rejection) -> None:
         assert chance >= 1 - rejection
 
 
+@pytest.mark.long
 def test_where_no_draw_passes_all_go_towards_zero() -> None:
     own = lattice(1.0, 40.0, 256, rotate=False)
     values = jnp.asarray([-2.5, 1.5] * 128, jnp.float32)
@@ -181,6 +183,7 @@ def test_where_no_draw_passes_all_go_towards_zero() -> None:
     )
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("rotate", [False, True])
 def test_mean_of_many_is_the_clipped_update(rotate) -> None:
     own = lattice(0.3, 2.0, 40, rotate=rotate, rejection=0.05)
@@ -208,6 +211,7 @@ def test_mean_of_many_is_the_clipped_update(rotate) -> None:
     assert fractions.tolist() == [1.0, 0.0]
 
 
+@pytest.mark.long
 def test_bits_do_not_depend_on_what_else_is_encoded() -> None:
     own = lattice(1e-4, 1.0, 1000)
     updates = jax.random.normal(jax.random.key(5), (6, 1000)) * 0.1

@@ -103,6 +103,7 @@ def test_levels_are_kept_and_the_rest_is_clipped():
     assert quantizer.clipped_fraction(rows).tolist() == pytest.approx([0.5, 0.4, 0.0])
 
 
+@pytest.mark.long("2", "3")
 @pytest.mark.parametrize("levels", [2, 3, 12, 2**16, 2**23])
 def test_codes_are_neighbours_of_the_value(levels):
     quantizer = stochastic(levels, 0.7)

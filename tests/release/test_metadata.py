@@ -23,6 +23,8 @@ import mrsa_watch
 from mrsa_watch._base.errors import EXTRAS, how_to_install
 from mrsa_watch.flower import _version as flower
 
+pytestmark = pytest.mark.long
+
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))[
     "project"

@@ -56,6 +56,7 @@ def run(average, rounds=4):
     return outs
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("bits", [20, 32])
 def test_average_is_bit_equal_with_and_without_pads_and_close_to_the_mean(bits):
     quantizer = stochastic(2**16, 1.0)
@@ -115,6 +116,7 @@ def test_absent_updates_are_not_read():
     assert np.isfinite(out.update).all()
 
 
+@pytest.mark.long
 def test_a_clients_rounding_depends_on_its_id_not_its_slot():
     average = ring_average(stochastic(4, 1.0), 4, 50, fidelity="sets")
     updates = updates_of(0, 4, 50)
@@ -142,6 +144,7 @@ def test_learned_is_the_sum_of_the_codes():
     assert out.learned.tolist() == np.sum(codes, axis=0).tolist()
 
 
+@pytest.mark.long
 def test_numbers_compile_once(compilations):
     compiled = []
     for levels, clip, material in [(256, 1.0, 0), (16, 0.5, 1), (1024, 2.0, 2)]:

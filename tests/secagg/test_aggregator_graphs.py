@@ -95,6 +95,7 @@ def test_misuse_of_a_graph_average() -> None:
         run(ring_average(stochastic(4, 1.0), 4, 5), np.zeros((3, 5)), [1, 1, 1])
 
 
+@pytest.mark.long
 def test_a_weighted_mean_is_exact_on_codes_and_close_to_float64() -> None:
     rng = np.random.default_rng(0)
     updates = rng.uniform(-1.3, 1.3, (4, 50)).astype(np.float32)
@@ -203,6 +204,7 @@ def _all_rounds(rule, keys, survivors, members):
     return found, jax.vmap(rule.graph.sample)(keys)
 
 
+@pytest.mark.long("None-ignore")
 @pytest.mark.parametrize("policy", POLICIES)
 @pytest.mark.parametrize("threshold", [None, 2])
 def test_rounds_are_what_plain_sets_say(policy, threshold) -> None:
@@ -244,6 +246,7 @@ def test_rounds_are_what_plain_sets_say(policy, threshold) -> None:
         assert any(status == mj.Status.ABORTED for status, parts in seen)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("fidelity", ["array", "sets"])
 def test_the_average_over_a_graph_is_of_those_the_rule_sums(fidelity) -> None:
     n, d, rng = 6, 20, np.random.default_rng(4)
@@ -297,6 +300,7 @@ def test_the_average_over_a_graph_is_of_those_the_rule_sums(fidelity) -> None:
     assert {int(mj.Status.OK), int(mj.Status.UNRELIABLE)} <= statuses
 
 
+@pytest.mark.long
 def test_a_history_and_the_aggregator_agree_on_every_round() -> None:
     """The same key of the stream gives the same graph: same status, same sums."""
     slots, clients = 12, 18
@@ -339,6 +343,7 @@ def test_a_history_and_the_aggregator_agree_on_every_round() -> None:
         }
 
 
+@pytest.mark.long
 def test_learnt_rows_list_every_sum_of_a_history() -> None:
     n = 9
     rule = graph_rule(graphs.erdos_renyi(n, 0.25), n, threshold=1)
@@ -366,6 +371,7 @@ def test_learnt_rows_list_every_sum_of_a_history() -> None:
         assert (total == np.asarray(history.participation)[j]).all()
 
 
+@pytest.mark.long
 def test_a_cohort_with_too_many_members_is_refused() -> None:
     with pytest.raises(
         mj.ConfigurationError, match="`rule` must have a place for each member"
@@ -380,6 +386,7 @@ def test_a_cohort_with_too_many_members_is_refused() -> None:
         )
 
 
+@pytest.mark.long
 def test_steps_are_drawn_where_the_caller_says_nothing() -> None:
     n = 5
     rule = graph_rule(graphs.complete(n), n)
@@ -431,6 +438,7 @@ def test_the_clip_range_follows_what_was_learnt_only() -> None:
             assert float(state.half_width) == before
 
 
+@pytest.mark.long
 def test_other_thresholds_graphs_and_ranges_compile_nothing_new(compilations) -> None:
     compiled = []
     for p, t, rate in itertools.product((0.5, 0.9), (2, 3), (0.0, 0.1)):
@@ -450,6 +458,7 @@ def test_other_thresholds_graphs_and_ranges_compile_nothing_new(compilations) ->
     assert compiled[1:] == [[]] * 7
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("on_a_cpu")
 @pytest.mark.parametrize("fidelity", ["array", "sets"])
 def test_rounds_in_one_scan_are_the_rounds_one_by_one(fidelity) -> None:
@@ -533,6 +542,7 @@ def obstinate(monkeypatch):
     )
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("policy", ["drop_block", "ignore"])
 def test_rounds_of_clients_who_keep_blocks_are_those_of_messages(
     policy, monkeypatch
@@ -583,6 +593,7 @@ def test_rounds_of_clients_who_keep_blocks_are_those_of_messages(
     assert statuses.count(worst) > 5
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("broken", ["threshold", "neighbours", "mate not asked"])
 def test_clients_who_keep_blocks_send_nothing_where_they_could_be_parted(
     broken,

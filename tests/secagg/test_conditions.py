@@ -184,6 +184,7 @@ def test_verdicts_are_python_bools() -> None:
 # ------------------------------------------------------------------------
 
 
+@pytest.mark.smoke
 def test_own_share_counts() -> None:
     """The ends of a path of three hold two shares each, their own among them."""
     assert informative(PATH, EVERYBODY, 2).tolist() == [True, True, True]
@@ -371,6 +372,7 @@ def test_the_oracles_two_forms_agree() -> None:
             assert oracle.given_away(graph, alive, limits) == found
 
 
+@pytest.mark.long("4")
 @pytest.mark.parametrize("n", [1, 2, 3, 4])
 def test_every_graph_and_pattern_of_loss(n: int) -> None:
     every, patterns = oracle.all_graphs(n), oracle.patterns(n)
@@ -382,6 +384,7 @@ def test_every_graph_and_pattern_of_loss(n: int) -> None:
         _assert_as_the_pads_say(graph, alive, limits.astype(np.int32))
 
 
+@pytest.mark.long("7")
 @pytest.mark.parametrize("n", [5, 6, 7])
 def test_random_rounds(n: int) -> None:
     rounds = oracle.random_rounds(np.random.default_rng(10 + n), n, 6000)
@@ -433,6 +436,7 @@ def _pads_left(
 # --------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_leading_axes_are_rounds() -> None:
     graph, alive, limits = oracle.random_rounds(np.random.default_rng(7), 4, 24)
     for verdict in (is_reliable, is_private):

@@ -118,6 +118,7 @@ def _check(
     return out
 
 
+@pytest.mark.long("noise", "pads", "plain", "segments")
 @pytest.mark.parametrize("name", AVERAGES)
 def test_who_sends_nothing_finite_is_lost_before_the_upload(name: str) -> None:
     average = AVERAGES[name]()

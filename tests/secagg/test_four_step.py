@@ -66,6 +66,7 @@ def test_rejects(change, message):
         aggregate(**arguments)
 
 
+@pytest.mark.long
 def test_rejects_seeds_of_another_graph():
     seeds = aggregate(0, INPUTS, COMPLETE, ALL, 3, 16).seeds
     path = np.eye(4, k=1, dtype=bool) | np.eye(4, k=-1, dtype=bool)
@@ -185,6 +186,7 @@ def test_seeds_inputs_lists_and_keys_are_accepted():
     )
 
 
+@pytest.mark.long
 @hypothesis.settings(max_examples=25, deadline=None)
 @hypothesis.given(st.data())
 def test_any_round_gives_the_survivors_sum_or_the_right_status(data):

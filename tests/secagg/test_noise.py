@@ -31,6 +31,7 @@ QUANTIZERS = [
 ]
 
 
+@pytest.mark.long
 def test_residues_stand_for_the_integers_of_a_window() -> None:
     for bits in (1, 3, 16, 17, 31, 32):
         middles = [0, 1, 5, 2**bits // 2, 2**31 - 1]
@@ -74,6 +75,7 @@ def draws_of(noise, quantizer, width) -> np.ndarray:
     return np.stack([np.asarray(own.sample(key, (width,)), np.int64) for key in keys])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("number", range(3))
 def test_all_ways_to_sum_agree_and_are_codes_and_noise(number) -> None:
     quantizer = QUANTIZERS[number]()
@@ -120,6 +122,7 @@ def test_all_ways_to_sum_agree_and_are_codes_and_noise(number) -> None:
     assert noise.std() == pytest.approx(math.sqrt(0.01 / present.sum()), rel=0.35)
 
 
+@pytest.mark.long
 def test_graphs_steps_and_rounds_of_one_program() -> None:
     rule = graph_rule(mj.graphs.erdos_renyi(N, 0.9), N, threshold=2)
     settings = {"modulus_bits": BITS, "rule": rule, "steps": independent_steps(0.05)}
@@ -152,6 +155,7 @@ def test_graphs_steps_and_rounds_of_one_program() -> None:
     assert np.array_equal(out.learned, found[0].learned[0])
 
 
+@pytest.mark.long
 def test_wraps_are_counted_from_the_true_sums() -> None:
     quantizer, bits, size = stochastic(17, 1.0), 9, 4000
     # of the sum: 73 steps, in 256 less 48
@@ -172,6 +176,7 @@ def test_wraps_are_counted_from_the_true_sums() -> None:
     assert none.status == mj.Status.TOO_FEW_SURVIVORS
 
 
+@pytest.mark.long
 def test_the_chance_of_a_wrap_is_bounded() -> None:
     # codes at their largest and Skellam noise: the exact chance, in closed form
     for bits, variance in ((9, 900.0), (12, 1e5), (8, 20.0), (6, 0.01)):
@@ -242,6 +247,7 @@ def test_refuses_what_breaks_the_account(arguments, message) -> None:
         ring_average(**given)
 
 
+@pytest.mark.long
 def test_a_lattice_without_noise_sums_exactly() -> None:
     own = lattice(2.0**-8, 1.0, D)
     bits = (int(own.num_levels) * N).bit_length()

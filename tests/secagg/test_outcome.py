@@ -152,6 +152,7 @@ def test_costs_take_a_plan_or_a_ring() -> None:
             secagg.round_costs(COMPLETE, everybody, 2, **arguments)
 
 
+@pytest.mark.long
 def test_what_lies_outside_a_clients_blocks_is_never_read() -> None:
     plan = (Block((0, 1), 0, 2, 8), Block((2, 3), 1, 3, 8))
     inputs = np.asarray(
@@ -173,6 +174,7 @@ def test_what_lies_outside_a_clients_blocks_is_never_read() -> None:
 # --- by hand
 
 
+@pytest.mark.smoke("levels10-1-statuses10-summed10")
 @pytest.mark.parametrize(
     ("levels", "thresholds", "statuses", "summed"),
     [
@@ -389,6 +391,7 @@ def test_every_loss_gives_away_what_the_pads_of_all_blocks_say(plan: Any) -> Non
         assert_as_the_pads_say(graph | graph.T, lost(*levels), limits, plan)
 
 
+@pytest.mark.smoke
 def test_the_oracle_sees_what_one_keystream_for_two_blocks_would_give_away() -> None:
     """Were a client's pads the same in two blocks, the difference of its inputs would be known."""
     plan = [{0, 1}, {0, 1}]

@@ -169,6 +169,7 @@ def test_rejects_arguments_that_do_not_fit(change, message):
             function(seeds, arguments["inputs"], ONE, 0, present=arguments["present"])
 
 
+@pytest.mark.long("mixed-xla", "prime-xla")
 @BOTH
 def test_padded_inputs_equal_openssl(name, engine):
     plan = PLANS[name]
@@ -192,6 +193,7 @@ def test_full_tiles_and_the_rest_of_one_equal_openssl(modulus):
     assert total.tolist() == plain(inputs, plan[0], [True] * 3)
 
 
+@pytest.mark.smoke
 def test_compiled_loops_number_the_blocks_of_a_plans_later_part(monkeypatch):
     def started(pad, *_):
         nonces = pad.args[8]
@@ -208,6 +210,7 @@ def test_compiled_loops_number_the_blocks_of_a_plans_later_part(monkeypatch):
     assert numbers == [[3, 3], [4, 4]]  # pair pads and self pads of each block
 
 
+@pytest.mark.long
 def test_padded_inputs_equal_openssl_over_several_chunks(monkeypatch):
     monkeypatch.setenv("MRSA_JAX_FORM", "xla")
     monkeypatch.setitem(_batches._WORK, "keystream", _batches._Work(2**11, 1))
@@ -228,6 +231,7 @@ def test_padded_inputs_equal_openssl_over_several_chunks(monkeypatch):
         jax.clear_caches()
 
 
+@pytest.mark.long("mixed-xla", "prime-xla")
 @BOTH
 def test_every_cohort_sums_to_the_plain_sum(name, engine):
     plan = PLANS[name]
@@ -253,6 +257,7 @@ def test_every_cohort_sums_to_the_plain_sum(name, engine):
 GRAPH = np.asarray([[0, 1], [0, 3], [1, 2], [1, 3], [3, 4]])
 
 
+@pytest.mark.long("mixed-xla", "prime-xla")
 @BOTH
 def test_pads_follow_the_graph_and_the_losses_inside_a_round(name, engine):
     """Pads are shared within V2 over edges alone.
@@ -280,6 +285,7 @@ def test_pads_follow_the_graph_and_the_losses_inside_a_round(name, engine):
 
 
 # kernels: where every form gives the same bits
+@pytest.mark.long
 @pytest.mark.parametrize("form", ["loops", "xla"])
 def test_a_slot_named_as_its_own_neighbour_makes_no_pad(form):
     """As inside a program of rounds, where the number of edges is no shape."""
@@ -333,6 +339,7 @@ def _rounds_of_seven():
         yield plan, ids, edges, alive, number and 2**32 - 4
 
 
+@pytest.mark.long
 def test_every_form_gives_the_same_bits(monkeypatch):
     """Compiled loops, XLA and kernels, of which each program takes two of the clients."""
     monkeypatch.setattr("mrsa_jax.secagg._pad_kernel.num_programs", lambda threads: 16)
@@ -364,6 +371,7 @@ def test_every_form_gives_the_same_bits(monkeypatch):
             assert np.array_equal(one, other)
 
 
+@pytest.mark.long
 def test_a_round_whose_keystream_is_too_large_is_padded_in_smaller_chunks(monkeypatch):
     """Tried again from the start, in chunks of half the size.
 
@@ -445,6 +453,7 @@ def test_traced_rounds_equal_single_ones_in_every_form(form):
         )
 
 
+@pytest.mark.long
 def test_many_clients_and_coordinates_give_the_same_bits_either_way(monkeypatch):
     """Several tiles, several parts for several cores, residues at the top of their range."""
     rng = np.random.default_rng(5)
@@ -465,6 +474,7 @@ def test_many_clients_and_coordinates_give_the_same_bits_either_way(monkeypatch)
         )
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("name", "engine"), [("one", "compiled"), ("prime", "xla")], indirect=["engine"]
 )
@@ -571,6 +581,7 @@ def test_ring_sums_of_any_size(participants, dim, modulus, seed):
     )
 
 
+@pytest.mark.long
 def test_rounds_presence_and_seeds_compile_nothing_new(monkeypatch):
     monkeypatch.setenv("MRSA_JAX_FORM", "xla")
     inputs = inputs_for(ONE)
@@ -583,6 +594,7 @@ def test_rounds_presence_and_seeds_compile_nothing_new(monkeypatch):
     assert counts[0] == counts[2]
 
 
+@pytest.mark.long
 def test_blocks_of_about_one_size_share_a_program(monkeypatch):
     monkeypatch.setenv("MRSA_JAX_FORM", "xla")
     rings = (37, 1000, 2**31 - 1, 29)
@@ -601,6 +613,7 @@ def test_blocks_of_about_one_size_share_a_program(monkeypatch):
         assert total.tolist() == plain(inputs, block, [True] * 9)
 
 
+@pytest.mark.long
 def test_a_batch_of_rounds_equals_single_rounds_and_x64_changes_nothing():
     inputs = jnp.stack([inputs_for(TWO, seed) for seed in range(3)])
     rounds = jnp.arange(3)

@@ -278,6 +278,7 @@ def _random_plan(rng: np.random.Generator, n: int) -> tuple[Block, ...]:
     return tuple(blocks)
 
 
+@pytest.mark.smoke
 def test_two_blocks_by_hand() -> None:
     """0, 1, 2 over 5 residues mod 16 and 0, 1 over 3 mod 37.
 
@@ -410,6 +411,7 @@ def _means(costs: RoundCosts) -> dict[str, np.ndarray]:
     return parts
 
 
+@pytest.mark.smoke
 def test_without_dropouts_expectations_are_counts() -> None:
     """Complete, circulant of degree 4, no graph: all regular."""
     ring = np.zeros((7, 7), bool)

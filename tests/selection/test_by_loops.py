@@ -76,6 +76,7 @@ MODELS: dict[str, Callable[..., Availability]] = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("on_a_cpu")
 @pytest.mark.parametrize("n", [1, 18, 37])
 @pytest.mark.parametrize("model", MODELS)
@@ -96,6 +97,7 @@ def test_loops_are_the_array_programs(model: str, n: int) -> None:
         assert expected.any() == (name != "nobody")
 
 
+@pytest.mark.long
 def test_smallest_of_equal_keys() -> None:
     """Against sorting by (key, index).
 

@@ -41,6 +41,7 @@ WITHOUT = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("name", "model"),
     [
@@ -62,6 +63,7 @@ def test_blocks_keep_the_target(name: str, model: str) -> None:
         assert (mj.privacy.first_exposure(trial) == -1).all()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", WITHOUT)
 def test_schemes_without_blocks_expose_everybody(name: str) -> None:
     """After several times N rounds the server has every client's update."""
@@ -75,6 +77,7 @@ def test_schemes_without_blocks_expose_everybody(name: str) -> None:
     assert mj.privacy.strong_privacy(history) == 1
 
 
+@pytest.mark.long
 def test_long_absences_delay_exposure() -> None:
     """The same dropout rate, but away for 30 rounds at a time.
 

@@ -165,6 +165,7 @@ def test_misuse(make: Callable[[], Any], words: str) -> None:
         make()
 
 
+@pytest.mark.long("16-8-4")
 @pytest.mark.parametrize(
     ("n", "k", "t"), [(4, 2, 2), (8, 4, 2), (9, 3, 3), (12, 6, 3), (16, 8, 4)]
 )
@@ -242,6 +243,7 @@ FAMILIES: dict[str, Any] = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", FAMILIES)
 def test_every_cohort_is_possible_and_none_only_where_none_is(name: str) -> None:
     """Against all cohorts, under random availability and counts; least use is kept."""
@@ -284,6 +286,7 @@ def test_every_cohort_is_possible_and_none_only_where_none_is(name: str) -> None
         assert fairness != "uniform" or len(seen) > 0.8 * len(every)
 
 
+@pytest.mark.long
 def test_everybody_online_means_every_line_alike() -> None:
     """One line a round: 8 lines of a 4 x 4 grid, each with the same chance."""
     trials = 4000
@@ -299,6 +302,7 @@ def test_everybody_online_means_every_line_alike() -> None:
         assert low <= 1 / 8 <= high
 
 
+@pytest.mark.long
 def test_least_use_is_fair_and_greedy_fairer() -> None:
     online, gaps = independent(0.1), {}
     for fairness in ("uniform", "least_used", "greedy"):
@@ -332,6 +336,7 @@ def _closed_form(n: int, k: int, t: int, p: float) -> float:
     return k * float(total[k // t :].sum())
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("n", "k", "t", "p", "blocks", "crossing"),
     [(112, 12, 4, 0.5, 3.10, 6.79), (108, 12, 6, 0.3, 7.73, 10.45)],
@@ -356,6 +361,7 @@ def test_sums_are_less_rare_than_those_of_blocks(
     assert k * low <= mean <= k * high
 
 
+@pytest.mark.smoke("windows")
 @pytest.mark.parametrize("name", FAMILIES)
 def test_expected_cardinality_by_all_availabilities(name: str) -> None:
     make, family, wanted = FAMILIES[name]
@@ -374,6 +380,7 @@ def test_expected_cardinality_by_all_availabilities(name: str) -> None:
     assert np.isnan(crossing_partitions(81, 9, 9).cardinality(np.zeros(81))).all()
 
 
+@pytest.mark.long
 def test_how_well_hidden_is_known_in_closed_form() -> None:
     for t in (2, 3, 4, 7):
         lines = rows([line for way in grids(t * t, t)[0] for line in way], t * t)
@@ -388,6 +395,7 @@ def test_how_well_hidden_is_known_in_closed_form() -> None:
     np.testing.assert_allclose(hidden, 9 / 5, rtol=1e-9)
 
 
+@pytest.mark.long
 def test_the_weak_privacy_that_lasts_is_stated() -> None:
     """Rounds left, N - rank, never come: the rank is at most that of all lines."""
     crossing = crossing_partitions(18, 3, 3)

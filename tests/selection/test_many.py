@@ -40,6 +40,7 @@ def test_misuse(make, message):
 
 
 # several configurations a call, and one in chunks
+@pytest.mark.long
 @pytest.mark.parametrize("trials", [3, 6000])
 def test_each_is_what_it_is_alone(trials):
     online = [independent(rate) for rate in (0.05, 0.3, 0.6)]
@@ -52,6 +53,7 @@ def test_each_is_what_it_is_alone(trials):
     assert (found[0] != found[1]).any()
 
 
+@pytest.mark.long
 def test_fewer_than_the_width_share_the_program_of_more(compilations):
     online = [independent(rate) for rate in (0.05, 0.3, 0.6)]
     most = rollout_many([7, 8, 9], picks(), online, 6, num_trials=5)
@@ -68,6 +70,7 @@ def test_fewer_than_the_width_share_the_program_of_more(compilations):
         rollout_many([7], picks((2,)), online[:1], 6, 5, width=0)
 
 
+@pytest.mark.long
 def test_a_mesh_changes_nothing():
     """Two devices, a number of trials that they do not share evenly."""
     mesh = jax.sharding.Mesh(np.asarray(jax.devices()[:2]), ("trials",))
@@ -77,6 +80,7 @@ def test_a_mesh_changes_nothing():
     assert (alone == dealt).all()
 
 
+@pytest.mark.long
 def test_programs():
     """Numbers do not matter, sizes and classes do."""
     assert program_of(uniform(12, 6)) == program_of(batch_partitioning(12, 6, 3))

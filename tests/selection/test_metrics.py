@@ -32,6 +32,7 @@ def test_only_binary_histories(metric: object, history: np.ndarray, got: str) ->
         inspect.unwrap(metric)(history)  # type: ignore[arg-type]
 
 
+@pytest.mark.smoke
 def test_worked_case() -> None:
     history = np.array([[1, 1, 0], [0, 0, 0], [1, 0, 1], [0, 1, 1]], bool)
     assert fairness_gap(history).tolist() == pytest.approx([1, 1 / 2, 1 / 3, 0])

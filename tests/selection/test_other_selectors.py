@@ -125,6 +125,7 @@ def _draws(seed: int, online: Independent, num_rounds: int) -> tuple[np.ndarray,
 # ---- power-of-choice
 
 
+@pytest.mark.long
 def test_power_of_choice_on_the_same_words() -> None:
     """A plain loop with losses as floats: d candidates by word, the K worst of them."""
     n, k, d, rounds = 10, 3, 5, 200
@@ -156,6 +157,7 @@ def test_power_of_choice_on_the_same_words() -> None:
     assert (ours == np.array(history)).all()
 
 
+@pytest.mark.long
 def test_losses_in_the_state() -> None:
     scheme = power_of_choice(
         3, 1, 3, initial_loss=[4.0, 2.0, 1.0], final_loss=0.75, decay=0.5, recovery=1.2
@@ -183,6 +185,7 @@ def test_losses_in_the_state() -> None:
     assert (np.asarray(state.losses) <= np.array([4.0, 2.0, 1.0]) * 1.0001).all()
 
 
+@pytest.mark.long
 def test_factors_near_one_take_effect_or_are_refused() -> None:
     """A round with a client multiplies its loss by the decay, one without by the recovery."""
     far, everybody, key = (1e-9, 0.5, 2.0, 1e9), jnp.ones(1, bool), as_key(0)
@@ -216,6 +219,7 @@ def test_factors_near_one_take_effect_or_are_refused() -> None:
     assert abs(gained - 1000 * math.log(1.000005)) < 1000 * 2.0**-24
 
 
+@pytest.mark.long
 def test_as_many_candidates_as_places_is_uniform() -> None:
     """d = K: cohorts are the K smallest first words, whatever the losses."""
     n, k = 10, 4
@@ -228,6 +232,7 @@ def test_as_many_candidates_as_places_is_uniform() -> None:
         assert set(np.flatnonzero(row)) == (set(ranked[:k]) if up.sum() >= k else set())
 
 
+@pytest.mark.long
 def test_more_candidates_chase_losses() -> None:
     """Clients whose loss stays high are asked more often as soon as there is a choice."""
     n, k = 20, 2
@@ -254,6 +259,7 @@ def test_long_runs_do_not_underflow() -> None:
 # ---- minimum separation
 
 
+@pytest.mark.long("uniform-sizes0-1")
 @pytest.mark.parametrize("b", [1, 2, 4])
 @pytest.mark.parametrize(
     ("make", "sizes"),
@@ -277,6 +283,7 @@ def test_separation_holds(make: Callable, sizes: tuple[float, ...], b: int) -> N
         assert (blocks.all(-1) == blocks.any(-1)).all()
 
 
+@pytest.mark.long
 def test_separation_on_the_same_words() -> None:
     """Uniform: the K smallest words among the available clients who are rested."""
     n, k, b, rounds = 10, 2, 4, 120
@@ -293,6 +300,7 @@ def test_separation_on_the_same_words() -> None:
     assert (ours == history).all()
 
 
+@pytest.mark.long
 def test_separation_of_one_changes_nothing() -> None:
     online = independent(np.full(10, 0.3))
     for inner, rounds in ((uniform(10, 3), 120), (power_of_choice(10, 3, 6), 200)):
@@ -300,6 +308,7 @@ def test_separation_of_one_changes_nothing() -> None:
         assert (ours == rollout(5, inner, online, rounds)).all()
 
 
+@pytest.mark.long
 def test_too_long_rests_skip_rounds() -> None:
     """b K > N: rounds 0 and 1 of every three work for N = 10, K = 4, b = 3."""
     online = independent(np.zeros(10))
@@ -307,6 +316,7 @@ def test_too_long_rests_skip_rounds() -> None:
     assert np.asarray(history).sum(1).tolist() == [4, 4, 0] * 40
 
 
+@pytest.mark.long
 def test_nested_separation_is_the_larger_one() -> None:
     online = independent(np.full(10, 0.1))
     inner = minimum_separation(uniform(10, 2), 2)
@@ -319,6 +329,7 @@ def test_nested_separation_is_the_larger_one() -> None:
 # ---- Poisson sampling
 
 
+@pytest.mark.long
 def test_poisson_with_one_chance_is_bernoulli() -> None:
     for chance in (0.0, 0.3, 1.0):
         one = rollout(3, bernoulli(7, chance), independent(0.2), 30)

@@ -25,6 +25,7 @@ def schemes(n, k, t):
 
 # trials that fill no tile, and more than one; clients that are no power of two, and
 # just enough
+@pytest.mark.long
 @pytest.mark.parametrize(("n", "k", "t", "trials"), [(1, 1, 1, 3), (18, 6, 3, 150)])
 def test_all_ways_choose_the_same(n, k, t, trials):
     online = independent([0.3 * (i % 3) / 2 for i in range(n)])
@@ -48,6 +49,7 @@ def test_all_ways_choose_the_same(n, k, t, trials):
         assert (by_sorting == expected).all()
 
 
+@pytest.mark.long
 def test_the_kernel_maps_over_configurations():
     picks = [selection.batch_partitioning(18, 6, t) for t in (2, 3)]
     online = [independent(rate) for rate in (0.1, 0.3)]
@@ -58,6 +60,7 @@ def test_the_kernel_maps_over_configurations():
         ).all()
 
 
+@pytest.mark.long
 def test_more_clients_than_the_kernel_takes_are_no_error(monkeypatch):
     monkeypatch.setattr("mrsa_jax.selection._ranking._MOST_CLIENTS", 11)
     scheme, online = selection.uniform(13, 5), independent(0.4)
@@ -68,6 +71,7 @@ def test_more_clients_than_the_kernel_takes_are_no_error(monkeypatch):
     assert (found == expected).all()
 
 
+@pytest.mark.long
 def test_a_full_device_is_given_half_a_chunk(monkeypatch):
     scheme, online = selection.uniform(12, 5), independent(0.4)
     expected = np.asarray(selection.rollout_trials(1, scheme, online, 3, 40))
@@ -89,6 +93,7 @@ def test_a_full_device_is_given_half_a_chunk(monkeypatch):
         selection.rollout_trials(1, scheme, online, 3, 40)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("trials", [1, 150])
 def test_rounds_in_chunks_are_those_of_each_trial(trials, monkeypatch):
     """Keys, components and statuses come back joined as from one call."""

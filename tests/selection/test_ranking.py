@@ -58,6 +58,7 @@ _WORDS = np.array([0, 1, 2, 3, 2**31, 2**32 - 3, 2**32 - 2, 2**32 - 1], np.uint3
 _NUMBERS = np.array([0, 1, 2, 2**31 - 2], np.int32)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("n", [1, 2, 7, 33])
 def test_every_tie_falls_to_the_next_key(n: int) -> None:
     """Thousands of cases in one call, with k from nobody to everybody."""
@@ -73,6 +74,7 @@ def test_every_tie_falls_to_the_next_key(n: int) -> None:
     _check(numbers, words, candidates, k)
 
 
+@pytest.mark.long("search", "sort")
 @pytest.mark.parametrize("steps", STEPS)
 def test_trials_are_data_and_map(steps: _ranking.Steps) -> None:
     rng = np.random.default_rng(0)
@@ -105,6 +107,7 @@ def test_blocks_against_loops(steps: _ranking.Steps) -> None:
         ).all()
 
 
+@pytest.mark.long
 def test_block_size_is_data() -> None:
     flags = jnp.asarray(np.random.default_rng(0).random(24) < 0.8)
     sizes = jnp.asarray([1, 2, 3, 4, 6, 12], jnp.int32)

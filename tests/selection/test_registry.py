@@ -208,6 +208,7 @@ def test_parameters_may_be_axes_of_their_own() -> None:
         Scheme.filled("mine", {"fairness": "y"})
 
 
+@pytest.mark.long
 def test_a_scheme_of_ones_own_is_studied_like_the_others() -> None:
     """By hand: in turn, always online, 12 of 4: a block of 4 each, for ever."""
     register("in_turn", in_turn, label="In turn")
@@ -255,6 +256,7 @@ def test_every_scheme_of_the_package_is_built_by_its_name() -> None:
             assert np.array_equal(np.asarray(a), np.asarray(b)), text
 
 
+@pytest.mark.smoke
 def test_a_user_s_papers_are_cited() -> None:
     entry = '@article{me2026, author = {Me and {You}}, title = "In turn", year = 2026}'
     register("mine", in_turn, papers=(entry, "cho2020client"))

@@ -75,6 +75,7 @@ def test_misuse(arguments: tuple, message: str) -> None:
             inspect.unwrap(many)(*arguments, 3)
 
 
+@pytest.mark.smoke("-1")
 @pytest.mark.parametrize("trials", [0, -1, 2.0, True])
 def test_misuse_of_trials(trials: object) -> None:
     for many in (rollout_trials, rollout_metrics):
@@ -82,6 +83,7 @@ def test_misuse_of_trials(trials: object) -> None:
             inspect.unwrap(many)(0, SELECTOR(), ONLINE(), 5, trials)
 
 
+@pytest.mark.long("bernoulli", "uniform", "weighted")
 @pytest.mark.parametrize("name", SELECTORS)
 def test_a_trial_does_not_depend_on_its_batch(
     name: str, monkeypatch: pytest.MonkeyPatch
@@ -100,17 +102,20 @@ def test_a_trial_does_not_depend_on_its_batch(
     assert np.array_equal(many[:, :11], rollout_trials(6, selector, ONLINE(), 11, 7))
 
 
+@pytest.mark.long
 def test_integer_and_key_are_the_same_seed() -> None:
     a = rollout(7, SELECTOR(), ONLINE(), 10)
     assert (a == rollout(jax.random.key(7), SELECTOR(), ONLINE(), 10)).all()
     assert (a != rollout(8, SELECTOR(), ONLINE(), 10)).any()
 
 
+@pytest.mark.long
 def test_scalar_rate_equals_equal_rates() -> None:
     a = rollout(7, SELECTOR(), independent(0.25), 20)
     assert (a == rollout(7, SELECTOR(), independent([0.25] * 12), 20)).all()
 
 
+@pytest.mark.long("bernoulli", "uniform", "weighted")
 @pytest.mark.parametrize("name", SELECTORS)
 def test_streamed_metrics_equal_those_of_the_history(
     name: str, monkeypatch: pytest.MonkeyPatch
@@ -127,6 +132,7 @@ def test_streamed_metrics_equal_those_of_the_history(
     assert np.array_equal(streamed.counts, known.sum(1))
 
 
+@pytest.mark.long
 def test_new_numbers_compile_nothing_new(compilations: Any) -> None:
     def run(seed: int, selector: object, rates: object) -> None:
         online = independent(rates)
@@ -153,6 +159,7 @@ def test_new_numbers_compile_nothing_new(compilations: Any) -> None:
     assert compiled != []  # the log is really read
 
 
+@pytest.mark.long
 def test_schemes_stack_under_vmap() -> None:
     """Six schemes, T = 1 to 12, in one program; each row is its own rollout."""
     schemes = [
@@ -170,6 +177,7 @@ def test_schemes_stack_under_vmap() -> None:
         assert (row == rollout_trials(3, scheme, online, 15, 2)).all()
 
 
+@pytest.mark.long
 def test_rates_and_seeds_stack_under_vmap() -> None:
     models = [independent([p] * 12) for p in (0.0, 0.2, 0.5)]
     stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *models)
@@ -179,6 +187,7 @@ def test_rates_and_seeds_stack_under_vmap() -> None:
         assert (row == rollout(key, SELECTOR(), model, 15)).all()
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("wide_kernels")
 def test_x64_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     limit_work(monkeypatch, "selection", 4 * 12)  # a thread for each trial
@@ -196,6 +205,7 @@ def test_x64_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
             assert metrics.counts.dtype == jnp.int32
 
 
+@pytest.mark.long
 def test_chunks_work_under_vmap(monkeypatch: pytest.MonkeyPatch) -> None:
     limit_work(monkeypatch, "results", 12 * 5)  # one trial of five rounds
     keys = jax.random.split(jax.random.key(2), 2)
@@ -246,6 +256,7 @@ for _class in (_RoundRobin, _EveryOtherRound):
     )
 
 
+@pytest.mark.long
 def test_schemes_of_users_need_not_know_about_trials() -> None:
     history = rollout_trials(0, _RoundRobin(), _EveryOtherRound(), 12, 4)
     expected = np.eye(12, dtype=bool) & (np.arange(12) % 2 == 0)
@@ -262,6 +273,7 @@ def test_schemes_of_users_need_not_know_about_trials() -> None:
     ]
 
 
+@pytest.mark.long("1-u-False", "1-u-True")
 @pytest.mark.parametrize("mixed", [False, True])
 @pytest.mark.parametrize(
     ("target", "fairness"), [(1, "u"), (1, "w"), (2, "l"), (3, "g"), (6, "p")]
@@ -289,6 +301,7 @@ def test_cardinality_is_as_expected(mixed: bool, target: int, fairness: str) -> 
     assert mean == pytest.approx(k * worked / rounds / trials, rel=1e-5)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["batch_partitioning", "bernoulli"])
 def test_large_population(name: str) -> None:
     n = 20_000
@@ -328,6 +341,7 @@ sys.exit(peak > 4e9 / 2**30)
 
 
 # more rounds go one after the other: they add their megabyte each
+@pytest.mark.long
 @pytest.mark.parametrize("rounds", [2, pytest.param(20, marks=pytest.mark.slow)])
 def test_a_million_clients_fit_in_four_gigabytes(rounds: int) -> None:
     words = [sys.executable, "-c", _HUGE, str(rounds)]

@@ -157,6 +157,7 @@ def test_every_pattern_of_two_steps_agrees_with_sets() -> None:
             assert found.tolist() == wanted
 
 
+@pytest.mark.long
 def test_policies_map_and_thresholds_compile_once() -> None:
     rng = np.random.default_rng(0)
     survivors = np.cumprod(rng.random((6, 3, 5, 8)) < 0.9, axis=2).astype(bool)
@@ -184,6 +185,7 @@ def _play(policy: str, rate: float, **more: Any) -> selection.RoundHistory:
     )
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("policy", POLICIES)
 def test_without_step_dropouts_rounds_are_the_plain_rollout(policy: str) -> None:
     selector, online = (
@@ -196,6 +198,7 @@ def test_without_step_dropouts_rounds_are_the_plain_rollout(policy: str) -> None
     assert (played.survivors == plain[:, :, None, :]).all()
 
 
+@pytest.mark.long
 def test_fewer_rounds_are_the_first_of_more_and_compile_nothing_on_a_cpu(
     on_a_cpu: None, compilations: Any
 ) -> None:
@@ -224,6 +227,7 @@ def test_fewer_rounds_are_the_first_of_more_and_compile_nothing_on_a_cpu(
         np.testing.assert_array_equal(fewer, more[:32])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("policy", POLICIES)
 def test_rollouts_learn_what_the_oracle_says(policy: str) -> None:
     played = _play(policy, 0.04, threshold=5)
@@ -269,6 +273,7 @@ def test_losses_of_a_round_are_drawn_by_its_own_key() -> None:
         assert survivors[4].tolist() == [word >> i & 1 == 1 for i in range(8)]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("separation", [None, 1, 3])
 def test_counts_are_of_sums_that_were_learnt(separation: int | None) -> None:
     """Weighted selection asks those least often summed, not those least often asked."""
@@ -299,6 +304,7 @@ def test_counts_are_of_sums_that_were_learnt(separation: int | None) -> None:
         )
 
 
+@pytest.mark.long
 def test_a_rule_takes_the_place_of_policy_blocks_and_threshold() -> None:
     settings: Any = (
         11,
@@ -323,6 +329,7 @@ def test_a_rule_takes_the_place_of_policy_blocks_and_threshold() -> None:
         rollout_rounds(*settings, policy="abort")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("policy", POLICIES)
 def test_statuses_say_what_went_wrong_first(policy: str) -> None:
     played = _play(policy, 0.1, threshold=5)
@@ -353,6 +360,7 @@ def test_statuses_say_what_went_wrong_first(policy: str) -> None:
     assert (Status.ABORTED in seen) == (policy != "ignore")
 
 
+@pytest.mark.long
 def test_learnt_rows_of_whole_sums() -> None:
     played = _play("abort", 0.03)
     with pytest.raises(ConfigurationError, match="`history` must be of one trial"):
@@ -364,6 +372,7 @@ def test_learnt_rows_of_whole_sums() -> None:
     assert (rows == kept[rounds]).all()
 
 
+@pytest.mark.long
 def test_ignoring_breaks_blocks_and_the_others_keep_them() -> None:
     strong = {
         policy: [
@@ -377,6 +386,7 @@ def test_ignoring_breaks_blocks_and_the_others_keep_them() -> None:
     assert min(t or 4 for t in strong["drop_block"]) >= 4
 
 
+@pytest.mark.long
 def test_dropping_blocks_keeps_more_rounds_than_aborting() -> None:
     kept = {
         policy: np.asarray(_play(policy, 0.03).participation).any(axis=-1).sum(axis=-1)

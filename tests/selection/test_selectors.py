@@ -166,6 +166,7 @@ def _play(choose: Callable, draws: tuple[np.ndarray, ...]) -> np.ndarray:
     return np.array(history)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("rates", [0.15, "mixed", 0.6], ids=str)
 @pytest.mark.parametrize(("n", "k"), [(12, 6), (12, 4)])
 def test_same_words_same_cohorts(n: int, k: int, rates: object) -> None:
@@ -219,6 +220,7 @@ def test_a_round_on_the_same_words() -> None:
     assert len(seen) > 3
 
 
+@pytest.mark.long
 def test_bernoulli_on_the_same_words() -> None:
     online = availability.independent(np.resize(RATES, 9))
     available, first, _ = _draws(4, online, 100)
@@ -257,6 +259,7 @@ EVERYBODY = [1] * 8
 NOT_3 = [1, 1, 1, 0, 1, 1, 1, 1]
 
 
+@pytest.mark.long("least_used-counts0-all", "least_used-counts0-one away")
 @pytest.mark.parametrize("available", [EVERYBODY, NOT_3], ids=["all", "one away"])
 @pytest.mark.parametrize(
     "counts", [[0] * 8, [3, 3, 1, 1, 1, 1, 2, 2], [1, 1, 0, 0, 2, 2, 1, 1]]
@@ -315,6 +318,7 @@ def test_weighted_takes_the_least_used_first() -> None:
     assert ((observed[hit] - 2000) ** 2 / 2000).sum() < stats.chi2.isf(FALSE_FAILURE, 2)
 
 
+@pytest.mark.long("available0-False")
 @pytest.mark.parametrize(
     ("available", "works"),
     [
@@ -351,6 +355,7 @@ def test_exactly_enough_and_one_too_few(make: Callable, sizes: tuple[int, ...]) 
     assert not np.asarray(nobody).any()
 
 
+@pytest.mark.long
 def test_one_client() -> None:
     for selector in (
         uniform(1, 1),
@@ -388,6 +393,7 @@ def _numpy_trial(rng, family, size, rates, rounds):  # type: ignore[no-untyped-d
     return counts, asked
 
 
+@pytest.mark.long
 def test_statistics_of_an_independent_simulation() -> None:
     """F, C and each client's share, against Algorithm 2 run by NumPy with its own randomness."""
     n, k, t, rounds, trials = 12, 6, 2, 40, 250
@@ -411,6 +417,7 @@ def test_statistics_of_an_independent_simulation() -> None:
     assert (spread > 0).all()
 
 
+@pytest.mark.long
 def test_greedy_is_fairer_than_the_papers_rule() -> None:
     """With mixed rates least_used leaves a gap that greedy closes."""
     rates = availability.assign_rates(3, RATES, 60)

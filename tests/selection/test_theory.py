@@ -87,6 +87,7 @@ def test_families_too_large_to_list() -> None:
         enumerate_family(8, 4, 2, max_rows=5)
 
 
+@pytest.mark.smoke
 def test_family_sizes_of_the_paper() -> None:
     sizes = [family_size(120, 12, t) for t in TARGETS]
     assert sizes == [10542859559688820, 50063860, 91390, 4060, 190, 10]
@@ -179,6 +180,7 @@ def test_extremes() -> None:
     assert 0.0 < large < 1000.0
 
 
+@pytest.mark.smoke
 def test_expectation_of_large_populations_against_the_binomial_law() -> None:
     from scipy import stats
 

@@ -65,6 +65,7 @@ def test_every_part_of_every_sum_is_of_whole_blocks(seed: int) -> None:
     assert not found.parts[found.blocks < 0].any()
 
 
+@pytest.mark.long
 def test_a_rollout_keeps_t_in_each_part_where_common_blocks_do_not() -> None:
     online = availability.independent(0.1)
     found = selection.blocks_within(PARTS, 4, 2)

@@ -185,6 +185,7 @@ def test_an_explorer_is_one_piece_that_fetches_nothing(
     assert page in path.read_text(encoding="utf-8")
 
 
+@pytest.mark.long
 def test_an_explorer_escapes_and_stays_bounded() -> None:
     evil = '"><script>alert(1)</script>'
     points = xr.Dataset(
@@ -245,6 +246,7 @@ def test_pictures_have_round_ticks_around_all_values(
     np.testing.assert_allclose([float(one) for one in places], found_places, atol=0.01)
 
 
+@pytest.mark.long
 def test_results_of_a_run_know_what_they_are_of(tmp_path: pathlib.Path) -> None:
     config = study.SimulateConfig(
         rounds=8,
@@ -282,6 +284,7 @@ def test_a_sweep_reports_without_a_folder(
     assert text.count('class="plot"') == 3 + 4
 
 
+@pytest.mark.smoke
 def test_what_a_point_attacks_are_rows_of_their_own() -> None:
     """Two points of an attack; the second has attacked one thing only."""
     dims = ("rounds", "row")

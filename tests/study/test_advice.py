@@ -74,6 +74,7 @@ def _played(
 SLOW = [pytest.param(name, marks=pytest.mark.slow) for name in PROTOCOLS]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["ignore", "drop_block", *SLOW])
 def test_what_is_guaranteed_is_kept_and_what_is_not_is_lost(name: str) -> None:
     results = _played(PROTOCOLS[name])
@@ -110,6 +111,7 @@ def test_a_cohort_of_everybody_is_one_block() -> None:
     assert _build.guaranteed_privacy(loose.build(6, 6), protocol) == 1
 
 
+@pytest.mark.long
 def test_groups_keep_what_is_promised_where_they_cut_no_block() -> None:
     """Every layout of a few groups and cuts, over random cohorts of whole blocks."""
     rng = np.random.default_rng(0)
@@ -154,6 +156,7 @@ def _numbers(results: xr.Dataset) -> dict[str, np.ndarray]:
     }
 
 
+@pytest.mark.long
 def test_what_has_no_value_enters_no_mean() -> None:
     """Blocks of twelve at a high dropout rate: some trials never have a sum."""
     config = SimulateConfig(

@@ -140,6 +140,7 @@ def test_every_model_of_the_package_has_a_name(tmp_path: pathlib.Path) -> None:
             assert np.array_equal(np.asarray(ours), np.asarray(theirs))
 
 
+@pytest.mark.long
 def test_a_sweep_goes_over_models(tmp_path: pathlib.Path) -> None:
     study = {
         "rounds": 20,
@@ -161,6 +162,7 @@ def test_a_sweep_goes_over_models(tmp_path: pathlib.Path) -> None:
     assert known == [True, False, False]
 
 
+@pytest.mark.long
 def test_flags_name_them() -> None:
     words = ["train", "--availability", "markov:6", "--dropout-rates", "0.3"]
     assert cli._parse(words).population.availability == "markov:6"

@@ -48,6 +48,7 @@ NAMES = {field: typing.get_args(hint) for field, hint in HINTS.items()}
 DIGITS = DataConfig(dataset="digits", partition="shards")
 
 
+@pytest.mark.smoke
 def test_literals_equal_the_registry() -> None:
     assert NAMES["partition"] == tuple(PARTITIONS)
     assert NAMES["server"] == tuple(SERVERS)

@@ -145,6 +145,7 @@ def test_lines_stand_out_by_day_and_by_night() -> None:
     assert contrast("#000000", "#ffffff") == pytest.approx(21)
 
 
+@pytest.mark.smoke
 def test_the_legend_switches_each_series_and_one_alone_has_no_switch() -> None:
     series = [Series(f"s {k}") for k in range(3)]
     found = legend(series, "x")

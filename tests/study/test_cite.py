@@ -104,6 +104,7 @@ def test_entries_are_sound(key: str) -> None:
     assert "\\" not in paper.reference
 
 
+@pytest.mark.smoke
 def test_references_read_as_people_write_them() -> None:
     assert PAPERS["bell2020secure"].reference == (
         "Bell et al.: Secure Single-Server Aggregation with (Poly)Logarithmic "
@@ -252,6 +253,7 @@ def test_a_sweep_cites_what_changes_and_what_stays() -> None:
     )
 
 
+@pytest.mark.smoke
 def test_every_name_of_a_setting_that_has_a_paper_exists() -> None:
     """A renamed scheme, graph or model must not lose its papers silently."""
     import typing

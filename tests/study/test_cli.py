@@ -142,6 +142,7 @@ def test_help_teaches(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out.startswith("mrsa-jax ")
 
 
+@pytest.mark.long
 def test_simulate_writes_a_store_figures_and_a_report(
     tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -177,6 +178,7 @@ def test_simulate_writes_a_store_figures_and_a_report(
     assert ">Accuracy</th>" not in page
 
 
+@pytest.mark.long
 def test_simulate_repeats_exactly_and_other_seeds_differ() -> None:
     """What is computed; that the command prints the same is tested for every command."""
 
@@ -215,6 +217,7 @@ def test_a_simulation_shows_its_schemes_as_they_come() -> None:
     assert found[3].rows == rows[:2]
 
 
+@pytest.mark.long
 def test_demo_tells_what_leaks(
     tmp_path: pathlib.Path,
     capsys: pytest.CaptureFixture[str],
@@ -302,6 +305,7 @@ def _check_found(told: list[Any], rows: list[dict[str, Any]]) -> None:
             assert (row.reconstruction_error is None) == (place >= count)
 
 
+@pytest.mark.long
 def test_the_model_does_not_depend_on_the_fidelity() -> None:
     config = study.TrainConfig(
         rounds=10,
@@ -322,6 +326,7 @@ def test_the_model_does_not_depend_on_the_fidelity() -> None:
         np.testing.assert_array_equal(first[name].values, second[name].values)
 
 
+@pytest.mark.long
 def test_a_file_gives_defaults_that_flags_change(
     tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -342,6 +347,7 @@ def test_a_file_gives_defaults_that_flags_change(
     assert "must not hold another study" in capsys.readouterr().err
 
 
+@pytest.mark.long
 def test_a_diverging_learning_rate_is_named(
     tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -351,6 +357,7 @@ def test_a_diverging_learning_rate_is_named(
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.long
 def test_an_interrupt_in_mid_training_leaves_nothing_and_says_so(
     tmp_path: pathlib.Path,
 ) -> None:
@@ -416,6 +423,7 @@ def test_an_interrupt_waits_for_a_compiler_to_return() -> None:
     time.sleep(0.1)  # nothing comes after it
 
 
+@pytest.mark.long
 def test_bernoulli_selection_trains_whatever_the_cohorts(
     tmp_path: pathlib.Path,
 ) -> None:

@@ -118,6 +118,7 @@ def test_there_is_a_configuration_of_every_command() -> None:
     }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", KINDS)
 def test_python_and_the_command_line_agree(
     name: str, tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
@@ -156,6 +157,7 @@ def test_a_round_from_python(
         study.run_and_save(study.SecaggConfig(**FEW))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", SWEPT)
 def test_sweeps_of_every_command_agree(
     name: str, tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
@@ -212,6 +214,7 @@ def test_values_of_wrong_types_are_named(name: str, tmp_path: pathlib.Path) -> N
             study.validate(_with(config, **{field.name: object()}))
 
 
+@pytest.mark.long
 def test_paths_may_be_text(tmp_path: pathlib.Path) -> None:
     log, out = _config("audit", tmp_path).file, tmp_path / "kept"
     config = _with(study.AuditConfig(effort=0.0), file=str(log), out=str(out))

@@ -57,6 +57,7 @@ def test_what_is_no_history_is_named(history: np.ndarray, words: str) -> None:
         mj.study.from_histories(histories)
 
 
+@pytest.mark.long
 def test_selectors_give_what_a_study_of_their_names_gives() -> None:
     """The same rates, seed and sizes: the same data set, but for what the settings are."""
     population = mj.study.PopulationConfig(
@@ -86,6 +87,7 @@ def test_selectors_give_what_a_study_of_their_names_gives() -> None:
     assert ours.mrsa.sentences() == theirs.mrsa.sentences()
 
 
+@pytest.mark.long
 def test_expectations_are_told_of_independent_rounds_alone() -> None:
     uniform = {"mine": mj.selection.uniform(N, K)}
     away = mj.availability.markov(0.3, 4.0)
@@ -95,6 +97,7 @@ def test_expectations_are_told_of_independent_rounds_alone() -> None:
     assert found.mrsa.table()["scheme"].tolist() == ["mine"]
 
 
+@pytest.mark.long
 def test_histories_are_judged_as_they_are() -> None:
     """By hand: a triangle of pairs, solved by its third round; a sum of one; weights."""
     triangle = np.array([[1, 1, 0], [0, 1, 1], [1, 0, 1]])
@@ -114,6 +117,7 @@ def test_histories_are_judged_as_they_are() -> None:
     assert several["exposed_clients"].values[0, :, -1].tolist() == [3, 3]
 
 
+@pytest.mark.long
 def test_they_have_tables_pictures_pages_and_papers(tmp_path: pathlib.Path) -> None:
     chosen = {"worst off": mj.selection.power_of_choice(N, K, 8)}
     found = mj.study.compare(chosen, _online(), rounds=5, trials=2)

@@ -348,6 +348,7 @@ def test_what_may_look_at_data_gets_no_epsilon(text: str) -> None:
         validate(TrainConfig(population=labels, aggregation=noise))
 
 
+@pytest.mark.smoke
 def test_schemes_have_the_papers_labels() -> None:
     assert parse_scheme("batch_partitioning:3:greedy") == Scheme(
         "batch_partitioning", (3, "greedy")
@@ -483,6 +484,7 @@ def test_what_differs_is_named_by_its_path() -> None:
     assert different_settings(first, folder) == [("data.directory", "None", "x")]
 
 
+@pytest.mark.long
 def test_what_asks_for_a_size_that_nobody_chose_is_named() -> None:
     """Of the default schemes: whichever refuses a size is named as it is written."""
     refused = set()

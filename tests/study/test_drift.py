@@ -17,6 +17,8 @@ from mrsa_jax import federated, plotting, privacy, study
 from mrsa_jax.study.publishing import _summary
 from mrsa_jax.study.runs import _measured
 
+pytestmark = pytest.mark.long
+
 _TEXT: dict[str, Any] = {"rounds": 9, "scheme": "uniform"}
 
 

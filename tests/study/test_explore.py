@@ -20,6 +20,7 @@ SMALL = {"num_clients": 26, "cohort_size": 7, "privacy_target": 3, "dropout_rate
          "availability": "independent", "rounds": 40, "seed": 5}  # fmt: skip
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "changes",
     [{}, {"privacy_target": 1}, {"availability": "markov:5"}, {"privacy_target": 24}],
@@ -56,6 +57,7 @@ def test_a_state_is_what_its_code_makes(
     )
 
 
+@pytest.mark.long
 def test_sizes_become_multiples_of_t_and_the_page_says_all() -> None:
     found = shown({**SMALL, "cohort_size": 8, "num_clients": 30, "privacy_target": 4})
     assert found.values["num_clients"] == 28
@@ -73,6 +75,7 @@ def test_sizes_become_multiples_of_t_and_the_page_says_all() -> None:
     assert found.code.startswith("import mrsa_jax as mj")
 
 
+@pytest.mark.long
 def test_a_widget_answers_what_is_asked_and_says_what_cannot_be() -> None:
     explorer = mj.explore(24, 6, 3, rounds=30)
     panel = explorer.widget
@@ -93,6 +96,7 @@ def test_a_widget_answers_what_is_asked_and_says_what_cannot_be() -> None:
     panel.close()
 
 
+@pytest.mark.long
 def test_without_anywidget_a_page_says_how_to_install_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -121,6 +125,7 @@ def test_what_no_slider_has_is_refused(settings: dict[str, Any], said: str) -> N
         mj.explore(**settings)
 
 
+@pytest.mark.long
 def test_nothing_of_a_notebook_is_imported_until_it_is_shown() -> None:
     code = "import mrsa_jax as mj; mj.explore; import sys; print('anywidget' in sys.modules)"
     done = subprocess.run(

@@ -21,6 +21,8 @@ from mrsa_jax._core.pytrees import pytree
 from mrsa_jax.study._progress import Silent
 from mrsa_jax.study.runs import _build, _participation, _training_setting
 
+pytestmark = pytest.mark.long
+
 _POPULATION = study.PopulationConfig(num_clients=6, cohort_size=6, dropout_rates=(0.0,))
 _LOSSY = study.ProtocolConfig(
     step_dropout_rate=0.08, threshold=3, allow_unmasking_risk=True

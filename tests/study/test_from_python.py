@@ -102,6 +102,7 @@ def test_numbers_are_exact() -> None:
     assert plain_values([scheme])[0] is scheme
 
 
+@pytest.mark.long
 def test_what_has_no_value_is_refused() -> None:
     with pytest.raises(
         ConfigurationError, match=r"`grid\.rounds` must have no masked entries"
@@ -118,6 +119,7 @@ def test_what_has_no_value_is_refused() -> None:
             study.sweep(SMALL | {"grid": {"rounds": values}}, dry_run=True)
 
 
+@pytest.mark.long
 def test_a_store_of_the_file_s_points_has_those_of_arrays(
     tmp_path: pathlib.Path,
 ) -> None:
@@ -139,6 +141,7 @@ def _holding(config: Any, **values: Any) -> Any:
     return config
 
 
+@pytest.mark.long
 def test_configurations_take_them_too() -> None:
     usual = study.SimulateConfig(
         rounds=5,
@@ -195,6 +198,7 @@ def _data_sets(folder: pathlib.Path) -> dict[str, xr.Dataset]:
     }
 
 
+@pytest.mark.long
 def test_data_sets_are_saved_as_netcdf_and_read(tmp_path: pathlib.Path) -> None:
     for name, results in _data_sets(tmp_path).items():
         results.load().to_netcdf(tmp_path / f"{name}.nc")

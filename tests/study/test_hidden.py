@@ -70,6 +70,7 @@ def trials() -> np.ndarray:
     return np.asarray(found)
 
 
+@pytest.mark.long
 def test_every_round_of_every_trial(trials: np.ndarray) -> None:
     found = _trial.analyse(trials)
     for b, rows in enumerate(trials):
@@ -78,6 +79,7 @@ def test_every_round_of_every_trial(trials: np.ndarray) -> None:
     assert (strong[strong > 0] <= found.hidden_among_worst[strong > 0] + 1e-9).all()
 
 
+@pytest.mark.long
 def test_the_first_rounds_are_those_of_a_shorter_study(trials: np.ndarray) -> None:
     whole, part = _trial.analyse(trials), _trial.analyse(trials[:, :4])
     for name in ("hidden_among_worst", "hidden_among_median"):
@@ -86,6 +88,7 @@ def test_the_first_rounds_are_those_of_a_shorter_study(trials: np.ndarray) -> No
         )
 
 
+@pytest.mark.long
 def test_of_each_sum_of_a_round_and_of_the_worst_segment() -> None:
     """By hand: {0,1} + {2} in a round, nothing, then {0,1,2,3}, then a failed round's {3}."""
     parts = np.array([[0, 0, 2, -1], [-1] * 4, [0, 0, 0, 0], [-1, -1, -1, 3]], np.int32)
@@ -135,6 +138,7 @@ def test_updates_of_several_sums_a_round_and_of_rounds_that_were_skipped() -> No
     ).all()
 
 
+@pytest.mark.long
 def test_a_simulation_with_a_memory_says_so_of_updates() -> None:
     drifting = dataclasses.replace(SMALL, memory=0.9, share=0.8)
     results = study.run(drifting)
@@ -228,6 +232,7 @@ def test_share_is_an_axis_of_a_sweep(tmp_path: pathlib.Path) -> None:
     assert np.isnan(values[3]).all()
 
 
+@pytest.mark.long
 def test_memory_is_an_axis_of_a_sweep(tmp_path: pathlib.Path) -> None:
     text = (
         'command = "simulate"\nrounds = 10\ntrials = 2\nschemes = ["uniform"]\nshare = '
@@ -260,6 +265,7 @@ def test_a_drift_that_makes_no_sense(settings: dict[str, float], message: str) -
         study.run(dataclasses.replace(SMALL, **settings))
 
 
+@pytest.mark.long
 def test_a_study_s_data_set_table_and_sentences() -> None:
     results = study.run(SMALL)
     for name in ("hidden_among_worst", "hidden_among_median"):
@@ -322,6 +328,7 @@ def test_the_table_shows_both_and_1_only_of_who_is_exposed(results: xr.Dataset) 
     assert page.index("How well clients are hidden") < page.index(">Findings</h2>")
 
 
+@pytest.mark.long
 def test_an_older_sweep_opens_without_it(tmp_path: pathlib.Path) -> None:
     text = 'command = "simulate"\nrounds = 6\ntrials = 2\ntrajectories = true\nschemes = ["uniform"]\n'
     text += "population.num_clients = 6\npopulation.cohort_size = 3\n[grid]\nseed = [0, 1]\n"

@@ -26,6 +26,8 @@ from mrsa_jax.study.publishing import _summary
 from mrsa_jax.study.runs import _build
 from mrsa_jax.study.runs._build import build_bounded, build_mechanism
 
+pytestmark = pytest.mark.long
+
 _COHORT, _CLIENTS, _DIM, _DELTA = 4, 12, 650, 1e-4
 # tables of noise in rings of more bits take seconds
 _NOISY = {

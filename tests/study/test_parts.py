@@ -51,6 +51,7 @@ def _with(**names: str) -> mj.study.TrainConfig:
     return config
 
 
+@pytest.mark.long
 def test_names_are_read_before_any_work() -> None:
     for kind in ("model", "trainer", "quantizer"):
         with pytest.raises(
@@ -76,6 +77,7 @@ def test_names_are_read_before_any_work() -> None:
         mj.study.run(_with(dataset="mine"))
 
 
+@pytest.mark.long
 def test_misuse() -> None:
     with pytest.raises(mj.ConfigurationError, match="`kind` must be a kind of part"):
         mj.study.register("models", "mine", lambda classes: None)
@@ -108,6 +110,7 @@ def test_misuse() -> None:
         mj.study.run(demo)
 
 
+@pytest.mark.long
 def test_the_package_s_own_by_name_are_what_they_were() -> None:
     plain, named = (
         mj.study.run(config)
@@ -119,6 +122,7 @@ def test_the_package_s_own_by_name_are_what_they_were() -> None:
     assert "trainer" not in plain.attrs["config"]["training"]
 
 
+@pytest.mark.long
 def test_the_page_s_parts_are_axes(
     tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

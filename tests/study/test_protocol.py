@@ -165,6 +165,7 @@ def test_clip_rules_are_checked() -> None:
             validate(TrainConfig(aggregation=AggregationConfig(**changes)))
 
 
+@pytest.mark.long
 def test_training_stores_failed_rounds_and_what_was_learnt(
     tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -233,6 +234,7 @@ def test_a_demo_with_losses_attacks_what_was_learnt(
     assert blocks["reconstruction_error"] > 0.05
 
 
+@pytest.mark.long
 def test_simulate_measures_lossy_rounds(
     tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -245,6 +247,7 @@ def test_simulate_measures_lossy_rounds(
     assert status.dims == ("scheme", "trial", "round")
 
 
+@pytest.mark.long
 def test_clients_who_enforce_blocks_keep_them_whatever_the_server_asks(
     tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -296,6 +299,7 @@ def test_clients_who_enforce_blocks_keep_them_whatever_the_server_asks(
     assert (history == mj.Status.OK).any()
 
 
+@pytest.mark.long
 def test_no_loss_over_the_complete_graph_is_the_plain_study(
     tmp_path: pathlib.Path,
 ) -> None:

@@ -272,6 +272,7 @@ def _inches(path: pathlib.Path) -> float:
     return int.from_bytes(path.read_bytes()[16:20], "big") / 160
 
 
+@pytest.mark.long
 def test_figures_are_drawn_again_for_a_column(
     demo: pathlib.Path, results: xr.Dataset
 ) -> None:
@@ -300,6 +301,7 @@ def test_figures_are_drawn_again_for_a_column(
     assert check(demo / "report.html").count("<img") == 1
 
 
+@pytest.mark.long
 def test_figures_of_folders_without_a_data_set_are_drawn_again(
     tmp_path: pathlib.Path,
 ) -> None:
@@ -664,6 +666,7 @@ def test_a_reproduction_s_page(tmp_path: pathlib.Path) -> None:
     assert ">at most 7.1e-15 of 1.234567e-3</td>" in text
 
 
+@pytest.mark.smoke
 def test_a_reproduction_of_one_paper_as_once_written(tmp_path: pathlib.Path) -> None:
     one = {
         "claim": "C",
@@ -751,6 +754,7 @@ def test_a_history_without_sums_has_no_privacy(results: xr.Dataset) -> None:
     assert _report.cells(row)[_report.COLUMNS.index("Strong T")] == "-"
 
 
+@pytest.mark.smoke
 def test_cells_count_rounds_from_one(results: xr.Dataset) -> None:
     everyone = results.assign(
         first_exposure=xr.ones_like(results["first_exposure"]).astype(np.int32)

@@ -182,6 +182,7 @@ def test_a_run_of_other_code_or_files_is_not_resumed(
     assert open_study(config.out)
 
 
+@pytest.mark.smoke
 def test_two_processes_do_not_share_a_folder(tmp_path: pathlib.Path) -> None:
     config = _config(tmp_path, resume=True)
     anew = dataclasses.replace(config, resume=False, overwrite=True)
@@ -283,6 +284,7 @@ def _kill_after(words: list[str], out: pathlib.Path, step: int) -> None:
         process.communicate()
 
 
+@pytest.mark.long
 def test_a_run_that_is_killed_and_interrupted_ends_as_one_that_is_not(
     tmp_path: pathlib.Path,
     monkeypatch: pytest.MonkeyPatch,

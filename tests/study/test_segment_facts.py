@@ -513,6 +513,7 @@ def test_a_study_without_a_sum_knows_nothing_of_its_groups() -> None:
     assert "A round waits no time for its last input." in text
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("part", range(20))
 def test_every_printed_word_of_random_studies(part: int) -> None:
     """Two hundred studies in all: ten a part."""

@@ -197,6 +197,7 @@ def test_slots_are_filled_slowest_first_and_blocks_stay_together() -> None:
     assert [len(column) for column in blocks.layout.columns] == [6, 3, 3]
 
 
+@pytest.mark.long
 def test_what_the_server_learns_is_judged_segment_by_segment() -> None:
     """By hand: two rounds of SC over two groups of two, clients 0 to 3, all at one rate."""
     config = SegmentConfig("sc", group_levels=(2, 4), client_rates=(1.0,))
@@ -229,6 +230,7 @@ def test_what_the_server_learns_is_judged_segment_by_segment() -> None:
     assert np.isnan(facts["privacy_level_by_round"][1])  # nobody was asked
 
 
+@pytest.mark.long
 def test_training_with_segments_says_what_they_leak(
     tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -36,6 +36,7 @@ def test_files_that_are_no_study_are_left_alone(tmp_path: pathlib.Path) -> None:
     assert (config.out / "thesis.tex").read_text() == "years of work"
 
 
+@pytest.mark.smoke
 def test_another_study_is_not_replaced_unless_asked(
     tmp_path: pathlib.Path, results: xr.Dataset
 ) -> None:
@@ -48,6 +49,7 @@ def test_another_study_is_not_replaced_unless_asked(
     assert check_output(_config(tmp_path, json=True))
 
 
+@pytest.mark.long
 def test_results_in_memory_need_no_folder(tmp_path: pathlib.Path) -> None:
     (tmp_path / "thesis.tex").write_text("years of work")
     config = SimulateConfig(rounds=4, trials=2, schemes=("partition",), out=tmp_path)
@@ -107,6 +109,7 @@ def test_an_interruption_leaves_what_was_there(
     assert open_study(config.out).sizes["round"] == 3
 
 
+@pytest.mark.long
 def test_a_kill_leaves_no_half_study_and_the_next_run_cleans_up(
     tmp_path: pathlib.Path, results: xr.Dataset
 ) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 import numpy as np
+import pytest
 import xarray as xr
 
 from mrsa_jax import Status
@@ -132,6 +133,7 @@ def test_sentences_when_nobody_is_exposed(results: xr.Dataset) -> None:
     assert sentences(safe.isel(round=[0]))[0].startswith("After 1 round, the server")
 
 
+@pytest.mark.smoke
 def test_the_strictest_scheme_is_named_beside_the_most_useful(
     results: xr.Dataset,
 ) -> None:

@@ -81,6 +81,7 @@ def _assert_equal(records: list[dict[str, Any]], results: Any) -> None:
             )
 
 
+@pytest.mark.long
 def test_a_resumed_run_tells_each_round_once(tmp_path: pathlib.Path) -> None:
     config = dataclasses.replace(CONFIG, out=tmp_path / "run")
     with pytest.raises(KeyboardInterrupt):
@@ -98,6 +99,7 @@ def test_a_resumed_run_tells_each_round_once(tmp_path: pathlib.Path) -> None:
     assert study.config_hash(other) == study.config_hash(config)
 
 
+@pytest.mark.long
 def test_a_demo_tells_of_every_scheme(
     tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

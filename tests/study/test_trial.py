@@ -21,6 +21,7 @@ from mrsa_jax.study.runs._build import (
 )
 
 
+@pytest.mark.long
 def test_a_history_is_analysed_round_by_round() -> None:
     """Worked by hand: rounds {0,1}, nobody, {1,2}, {0,2}.
 
@@ -37,6 +38,7 @@ def test_a_history_is_analysed_round_by_round() -> None:
     np.testing.assert_allclose(found.aggregation_cardinality, [2, 1, 4 / 3, 3 / 2])
 
 
+@pytest.mark.long
 def test_trials_are_analysed_as_one_by_one() -> None:
     selector = mj.selection.uniform(8, 3)
     trials = mj.selection.rollout_trials(
@@ -57,6 +59,7 @@ def test_trials_are_analysed_as_one_by_one() -> None:
             )
 
 
+@pytest.mark.long
 def test_parts_of_any_size_give_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     selector = mj.selection.uniform(9, 2)
     shape = (2, 7, 15, 9)
@@ -198,6 +201,7 @@ def test_one_label_shards_hold_one_label_and_equal_shards_may_hold_two() -> None
         assert (labels.max() == 1) == single_label
 
 
+@pytest.mark.smoke("rates2")
 @pytest.mark.parametrize("rates", [(0.0,), (0.2, 0.7), (0.0, 0.5, 1.0)])
 def test_bernoulli_moments_equal_an_enumeration(rates: tuple[float, ...]) -> None:
     population = PopulationConfig(num_clients=5, cohort_size=2, dropout_rates=rates)
@@ -216,6 +220,7 @@ def test_bernoulli_moments_equal_an_enumeration(rates: tuple[float, ...]) -> Non
         )
 
 
+@pytest.mark.long("power_of_choice:6")
 @pytest.mark.parametrize(
     "text",
     [
@@ -246,6 +251,7 @@ def test_cardinality_lies_within_monte_carlo_error_of_its_expectation(
     assert abs(sizes.mean() - mean) <= 5 * deviation / np.sqrt(sizes.size) + 1e-9
 
 
+@pytest.mark.long
 def test_rounds_with_parts_are_analysed_sum_by_sum() -> None:
     """By hand: {0,1} + {2} in a round, nothing, then {0,1,2,3}, then a failed round's {3}."""
     parts = np.array([[0, 0, 2, -1], [-1] * 4, [0, 0, 0, 0], [-1, -1, -1, 3]], np.int32)

@@ -24,6 +24,8 @@ from mrsa_jax import privacy, study
 from mrsa_jax.study.runs import _training, _trial
 from mrsa_jax.study.runs._training_setting import setting_of
 
+pytestmark = pytest.mark.long
+
 SIZES = np.array([72, 304, 65] * 2)
 _POPULATION = study.PopulationConfig(num_clients=6, cohort_size=3, dropout_rates=(0.1,))
 _TRAINING = study.TrainingConfig(model="logistic", batch_size=400, evaluate_every=3)

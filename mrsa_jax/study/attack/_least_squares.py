@@ -254,7 +254,7 @@ def _score_sums(
 def _unlike(
     config: LeastSquaresConfig, truth: np.ndarray | None, history: np.ndarray
 ) -> dict[str, np.ndarray]:
-    """Predict errors if the server knows clients' sizes, and whom they resemble."""
+    """Predict errors if the server knows the clients' sizes and resemblance."""
     is_plain = config.noise == config.ridge == 0
     took_part = np.atleast_1d(np.asarray(history).astype(bool).any(axis=0))
     if truth is None or not is_plain or took_part.sum() < 2:
@@ -267,7 +267,7 @@ def _unlike(
         drift = federated.measure_drift(piece, members, resemblance=True)
         gram += np.asarray(drift.resemblance) * piece.shape[2]
     scale = len(gram) / max(gram.trace(), 1e-300)
-    # centred updates add up to zero, so C is singular: a little of its own to each
+    # centred updates add up to zero, so C is singular: a small separate part for each
     gram += np.eye(len(gram)) * _OWN / scale
     predicted = {}
     for name, covariance in (

@@ -68,6 +68,7 @@ def test_values_and_two_derivatives_are_those_of_xla(
         )
 
 
+@pytest.mark.long
 def test_smooth_lenet_is_the_network_of_plain_layers() -> None:
     class Plain(nn.Module):
         @nn.compact

@@ -142,6 +142,7 @@ def played(
     return network, inside
 
 
+@pytest.mark.long
 def test_a_server_that_sums_parts_of_blocks_exposes_unless_clients_refuse(
     tmp_path: pathlib.Path,
 ) -> None:
@@ -163,6 +164,7 @@ def test_a_server_that_sums_parts_of_blocks_exposes_unless_clients_refuse(
     assert len(network.lost[1, "unmask"]) == 7
 
 
+@pytest.mark.long
 def test_a_server_that_drops_blocks_works_on(tmp_path: pathlib.Path) -> None:
     losses: Losses = {
         (1, "setup"): {201},

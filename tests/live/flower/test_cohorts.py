@@ -13,6 +13,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
+import pytest
 from flwr.app import ConfigRecord, Message, RecordDict
 from flwr.common import bytes_to_ndarray
 from flwr.common.secure_aggregation.crypto.shamir import combine_shares
@@ -247,6 +248,7 @@ FEW = frozenset({1, 2, 3, 4})
 OF_COHORTS = {node: 3 if node in FEW - {2} else 6 for node in NODES}
 
 
+@pytest.mark.long
 def test_above_half_of_the_cohort_is_too_weak() -> None:
     """The server reads the sum of 1, 3 and 4 without 2, mate of 1, from stock clients' messages."""
     lies = attack(FEW, OF_COHORTS)
@@ -264,6 +266,7 @@ def test_above_half_of_the_cohort_is_too_weak() -> None:
     assert rows[0][0] != rows[0][1]
 
 
+@pytest.mark.long
 def test_above_half_of_all_it_does_not_part_mates() -> None:
     """The same lies are refused.
 
@@ -355,6 +358,7 @@ def opened(lies: Lies) -> Held:
     return Held(seeds, keys, {}, {node: [] for node in uploads})
 
 
+@pytest.mark.long
 def test_sets_say_what_messages_do() -> None:
     rng, strong = np.random.default_rng(0), flower.whole_blocks(BLOCKS)
     sizes = set()
@@ -369,6 +373,7 @@ def test_sets_say_what_messages_do() -> None:
     assert len(sizes) > 2
 
 
+@pytest.mark.long
 def test_random_lies_part_mates_under_the_weaker_rule_alone() -> None:
     parted = {}
     for is_weak in (True, False):

@@ -114,6 +114,7 @@ def test_a_strategy_is_recorded_once(recorder: Recorder) -> None:
         flower.record(flower.record(FedAvg(), recorder), recorder)
 
 
+@pytest.mark.long
 def test_what_is_no_recorder_gate_name_or_selector_is_told() -> None:
     """In a process of its own: the suite checks types before the functions do."""
     code = """
@@ -248,6 +249,7 @@ def test_who_counts_nothing_is_not_in_the_sum(recorder: Recorder, kind: Any) -> 
     assert sums(recorder.path) == [(1, "learnt", set(NODES) - {104}, {})]
 
 
+@pytest.mark.smoke
 def test_fractions_of_examples_are_kept_exactly(recorder: Recorder) -> None:
     network = Network(NODES)
     network.examples = {101: 0.1}
@@ -290,6 +292,7 @@ def test_all_else_goes_through(recorder: Recorder, kind: Any) -> None:
     assert lines(recorder.path) == []  # it asked nobody
 
 
+@pytest.mark.smoke
 def test_a_strategys_own_loop_is_recorded(recorder: Recorder) -> None:
     class Twice(KeepsMessages):
         def start(
@@ -318,6 +321,7 @@ def _app(network: Network, path: pathlib.Path, kind: Any, way: str) -> None:
         run(network, strategy, 2)
 
 
+@pytest.mark.long("select-fit")
 @INTERFACES
 @pytest.mark.parametrize("way", ["record", "select"])
 def test_an_app_does_not_write_into_the_log_of_another(
@@ -385,6 +389,7 @@ def test_the_gate_takes_learnt_sums_in(tmp_path: pathlib.Path, kind: Any) -> Non
 # ---- Flower's own SecAgg+
 
 
+@pytest.mark.long
 def test_flowers_own_workflow_is_recorded(recorder: Recorder) -> None:
     losses = {(1, "upload"): {101}, (2, "share_keys"): {102}, (4, "setup"): {103}}
     inside = Keeps(recorder.path)

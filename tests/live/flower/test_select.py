@@ -180,6 +180,7 @@ def test_who_was_asked_in_vain_is_not_served(path: pathlib.Path) -> None:
     assert sorted(second + third) == list(range(12))
 
 
+@pytest.mark.smoke("fit")
 @INTERFACES
 def test_nodes_join_leave_and_come_back(path: pathlib.Path, kind: Any) -> None:
     """Blocks of clients 0 to 2 and so on, by the order of joining, whoever is there."""

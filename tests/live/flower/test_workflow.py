@@ -95,6 +95,7 @@ def test_a_strategy_that_records_nothing_is_told() -> None:
         )
 
 
+@pytest.mark.long
 def test_a_loss_at_each_stage(recorder: Recorder) -> None:
     everybody = set(NODES)
     losses: Losses = {(i, stage): {200 + i} for i, stage in enumerate(STAGES, 1)}
@@ -117,6 +118,7 @@ def test_a_loss_at_each_stage(recorder: Recorder) -> None:
     _check_truth(network, recorder.path, inside.means)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("num_shares", [1.0, 5])
 def test_losses_at_all_stages_at_once(recorder: Recorder, num_shares: float) -> None:
     """Over the complete graph of pads, and over one in which a node has four neighbours."""
@@ -136,6 +138,7 @@ def test_losses_at_all_stages_at_once(recorder: Recorder, num_shares: float) -> 
     _check_no_node_gave_both_shares(network)
 
 
+@pytest.mark.long
 def test_flowers_own_workflow_stops_where_this_one_goes_on(recorder: Recorder) -> None:
     losses: Losses = {(1, "setup"): {201}, (2, "share_keys"): {202}}
     for workflow, number in ((SecAggPlusWorkflow, 0), (flower.SecAggPlus, 2)):
@@ -153,6 +156,7 @@ def test_flowers_own_workflow_stops_where_this_one_goes_on(recorder: Recorder) -
         assert len(inside.means) == number
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("policy", ["ignore", "abort", "drop_block"])
 def test_blocks_stay_whole_by_policy(recorder: Recorder, policy: Any) -> None:
     """Against the policies' definition, from who survives which stage."""
@@ -213,6 +217,7 @@ def test_a_cut_graph_of_pads_is_not_unmasked(recorder: Recorder) -> None:
     assert (1, "unmask") not in network.asked
 
 
+@pytest.mark.long
 def test_the_gate_is_asked_again_before_unmasking(recorder: Recorder) -> None:
     """It lets everybody's sum through, and none without 201."""
 
@@ -253,6 +258,7 @@ def test_a_crash_in_a_round_is_an_aborted_one(recorder: Recorder) -> None:
     assert sums(recorder.path) == [(1, "aborted", set(), {})]
 
 
+@pytest.mark.smoke
 def test_the_gate_judges_by_weights_as_far_as_they_are_known(
     tmp_path: pathlib.Path,
 ) -> None:

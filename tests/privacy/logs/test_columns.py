@@ -108,6 +108,7 @@ def _exposed_in(rows: tuple[tuple[int, ...], ...]) -> list[int]:
     return [client for client, _ in audit(np.array(rows), effort=0).exposed]
 
 
+@pytest.mark.long
 def test_a_column_that_speaks_of_participation_waits_for_a_decision(write: Any) -> None:
     """By its name, whatever it holds; by its values, whatever its name."""
     speaking = [(name, (7, 9)) for name in SPEAKING_NAMES.split()]
@@ -130,6 +131,7 @@ def test_a_column_that_speaks_of_participation_waits_for_a_decision(write: Any) 
         assert _exposed(chosen) == {"a"}, (name, yes)
 
 
+@pytest.mark.long("comma")
 def test_columns_that_say_nothing_are_listed_as_ignored(write: Any) -> None:
     for name in SILENT_NAMES:
         log = read_log(write({**ROUNDS, name: [0.25, 0.5, 0.125, 0.75]}))

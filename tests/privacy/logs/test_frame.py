@@ -85,6 +85,7 @@ def test_every_form_of_a_table_is_read_alike() -> None:
         assert _same(_read(table, **settings), LOG), form
 
 
+@pytest.mark.long("weak_privacy_trajectory")
 @pytest.mark.parametrize("entry", ENTRIES)
 def test_every_entry_takes_a_table_for_the_log_that_it_is(entry: str) -> None:
     """A long table of integers was read as a matrix of weights, whatever the question."""
@@ -233,6 +234,7 @@ def test_tables_that_are_ambiguous_or_broken(table: pd.DataFrame, message: str) 
         read_log(table)
 
 
+@pytest.mark.long
 def test_random_tables_are_read_as_their_files_are(tmp_path: pathlib.Path) -> None:
     rng = np.random.default_rng(5)
     for trial in range(20):

@@ -368,6 +368,7 @@ def test_another_content_of_a_sum_is_a_contradiction(again: dict[str, Any]) -> N
         _feed(HEADER, SUM, {"round": 4, "clients": ["a"]}, again)
 
 
+@pytest.mark.smoke
 def test_weights_count_by_their_client() -> None:
     first = {"round": 1, "clients": ["a", "b"], "weights": [1, 2]}
     _, found = _feed(
@@ -489,6 +490,7 @@ def test_sums_in_any_order_are_the_same_sums() -> None:
     ]
 
 
+@pytest.mark.smoke
 def test_noise_that_is_zero_is_known_to_be_zero() -> None:
     _, (found,) = _feed(HEADER, {**SUM, "noise": 0, "clip": 1e-300})
     assert found.noise == 0.0

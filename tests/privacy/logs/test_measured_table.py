@@ -29,6 +29,7 @@ def changes(found):
     return [(int(upper[j]), int(rank[j])) for j in at]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("target", "values", "ranks"),
     [
@@ -57,6 +58,7 @@ def test_blocks_are_exact_in_every_round(target, values, ranks) -> None:
         np.testing.assert_array_equal(bounds.upper, found.upper)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("target", "rounds"),
     [
@@ -76,6 +78,7 @@ def test_median_rounds_of_change_are_those_measured(target, rounds) -> None:
         assert abs(np.median(first) - median) <= scatter
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["uniform", "weighted"])
 def test_the_tail_of_random_selection_is_exact(name) -> None:
     selector = getattr(mj.selection, name)(CLIENTS, COHORT)

@@ -220,6 +220,7 @@ def test_repetitions_and_cut_lines_are_told_of_by_line(path: pathlib.Path) -> No
     assert audit(log, effort=0).to_dict()["notes"] == list(log.notes)
 
 
+@pytest.mark.long
 def test_every_cut_of_a_log_is_a_log(path: pathlib.Path) -> None:
     """Whole lines count, the rest is told of, and nothing else changes."""
     lines = [
@@ -418,6 +419,7 @@ def test_malformed_rows_are_named_by_line(
         read_log(_rows(path, *rows))
 
 
+@pytest.mark.smoke
 def test_rows_wait_for_decisions_as_those_of_a_table_do(path: pathlib.Path) -> None:
     rows = [
         {"round": 1, "client": 7, "status": "ok", "num_examples": 10, "loss": 0.5},

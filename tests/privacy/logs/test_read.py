@@ -245,6 +245,7 @@ def test_columns_can_be_named_or_go_without_a_header(tmp_path: pathlib.Path) -> 
     assert _plain(log) == ((1, 4), (17, 23), [[True, True], [True, False]])
 
 
+@pytest.mark.smoke
 def test_fractional_weights_are_exact(tmp_path: pathlib.Path) -> None:
     text = "round,client,weight\n1,a,0.1\n1,b,0.25\n1,c,1/3\n2,a,3\n2,b,0\n"
     log = read_log(_write(tmp_path, text))

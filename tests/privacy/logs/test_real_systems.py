@@ -318,6 +318,7 @@ def _check(log: Any, own: Log, **settings: Any) -> None:
     assert _sums(found) == _truth(own.sums)
 
 
+@pytest.mark.smoke("events")
 @pytest.mark.parametrize("name", LONG)
 def test_long_logs(name: str, tmp_path: pathlib.Path) -> None:
     """As CSV, JSON Lines, Parquet and a table in memory."""

@@ -45,6 +45,7 @@ def brute_force_sets(weights, limit, size):
     return sum(total <= limit for total in sets)
 
 
+@pytest.mark.smoke("weights0")
 @pytest.mark.parametrize(
     "weights", [[2] * 9, [1, 1, 2, 2, 2, 3, 5, 7, 30], [3, 4, 5, 6, 7, 8]]
 )
@@ -95,6 +96,7 @@ def test_a_walk_does_what_was_predicted_for_unequal_weights(limit) -> None:
         assert predicted / 1.5 < counted < 1.5 * predicted
 
 
+@pytest.mark.long("24-3-18", "34-24-9")
 @pytest.mark.parametrize(
     ("columns", "rank", "limit"),
     [
@@ -113,6 +115,7 @@ def test_a_lifting_does_what_was_predicted(columns, rank, limit) -> None:
     assert predicted / 1.5 < counted < 1.5 * predicted
 
 
+@pytest.mark.long
 def test_no_prediction_is_too_small_for_a_float() -> None:
     """Any number of columns, of clients behind them, and any limit.
 
@@ -136,6 +139,7 @@ def test_no_prediction_is_too_small_for_a_float() -> None:
     assert girth_work(np.ones(2500, np.int64), 1200, 1200) == math.inf
 
 
+@pytest.mark.long
 def test_every_planned_lifting_can_number_its_halves() -> None:
     from mrsa_jax.privacy.solver import _words
 

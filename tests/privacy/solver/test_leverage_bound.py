@@ -33,6 +33,7 @@ def bound(history: np.ndarray) -> int:
     return leverage_bound(rows, np.ones(rows.shape[1], np.int64))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("count", [300, pytest.param(10_000, marks=pytest.mark.slow)])
 def test_never_above_the_truth_on_matrices_of_all_sizes(count: int) -> None:
     """Entries and weights to 2^26, rows that are equal but for one, rows scaled apart."""
@@ -63,6 +64,7 @@ def test_one_sum_and_blocks_are_bounded_by_what_they_are() -> None:
     assert leverage_bound(blocks, np.ones(30, np.int64)) == 6
 
 
+@pytest.mark.long
 def test_many_clients_in_few_rounds_are_proven_to_hide_each_other() -> None:
     """Where no search goes: without it three clients are all that is proven of 4,000."""
     history = np.random.default_rng(1).random((20, 4000)) < 0.5

@@ -30,6 +30,7 @@ def listed(columns, fixed, low, high, size, table):
     return found
 
 
+@pytest.mark.long
 def test_a_table_that_numbers_too_many_sets_is_refused() -> None:
     with pytest.raises(
         OverflowError, match="sets of 40 of 80 columns do not fit 64 bits"
@@ -111,6 +112,7 @@ def planted(weight, odd, rng):
     return change @ rows
 
 
+@pytest.mark.long("18")
 @pytest.mark.parametrize(
     "weight",
     [pytest.param(w, marks=pytest.mark.slow if w > 18 else ()) for w in range(8, 25)],

@@ -84,6 +84,7 @@ def hidden_matrices(count, seed):
             yield mixed
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("method", ["girth", "lifting"])
 @pytest.mark.parametrize("count", [80, pytest.param(3000, marks=pytest.mark.slow)])
 def test_each_search_finds_exactly_what_is_there(method, count) -> None:
@@ -149,6 +150,7 @@ def test_a_hidden_light_vector_is_found_and_is_the_lightest(method) -> None:
         assert original.clients(np.flatnonzero(vector.columns)) == tuple(found)
 
 
+@pytest.mark.long
 def test_parts_of_a_search_cover_it_all(monkeypatch) -> None:
     """However finely a search is cut, the same vector is found in one part and no other."""
     rng = np.random.default_rng(3)
@@ -176,6 +178,7 @@ def test_parts_of_a_search_cover_it_all(monkeypatch) -> None:
         assert vector.weight == truth
 
 
+@pytest.mark.smoke
 def test_parity_checks_are_those_of_the_saturated_lattice() -> None:
     """Rows with a factor 2 in every minor.
 
@@ -279,6 +282,7 @@ def test_combinations_vanish_outside_and_units_are_units() -> None:
                 assert (oracle.rank([*before, unit]) == oracle.rank(before)) == there
 
 
+@pytest.mark.long
 def test_many_columns_are_decided_without_a_kernel_basis(monkeypatch) -> None:
     """The way of wide histories, run on narrow ones.
 

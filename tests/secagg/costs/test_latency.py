@@ -106,6 +106,7 @@ def test_the_servers_link_and_the_round_trip_by_hand() -> None:
     )
 
 
+@pytest.mark.smoke
 def test_operations_by_hand() -> None:
     """Two key pairs; 3 agreements twice; 4 pads of 100.
 

@@ -190,6 +190,7 @@ def test_bad_models_are_named(argument, value, rule):
 # ---------------------------------------------------------------- round by round
 
 
+@pytest.mark.long("70-0.06-0.05-thresholds1-40")
 @pytest.mark.parametrize(
     ("n", "p", "q", "thresholds", "trials"),
     [
@@ -218,6 +219,7 @@ def test_trials_are_the_documented_rounds_judged_by_the_definitions(
         assert seen & _verdicts.NOT_PRIVATE
 
 
+@pytest.mark.long
 def test_counts_are_those_of_the_public_predicates():
     graph, steps = mj.graphs.erdos_renyi(6, 0.4), mj.availability.independent_steps(0.1)
     adjacency, survivors = drawn_rounds(3, 200, graph, steps)
@@ -290,6 +292,7 @@ def test_a_refusal_may_save_a_round_that_theorem_1_calls_unreliable():
     assert is_saved.any()
 
 
+@pytest.mark.long
 def test_other_graphs_are_drawn_and_judged_alike():
     graph = mj.graphs.harary(6, 2)
     steps = mj.availability.independent_steps(0.2)
@@ -306,6 +309,7 @@ def test_other_graphs_are_drawn_and_judged_alike():
         assert getattr(rates, name).count == sum(bool(byte & flag) for byte in bytes_)
 
 
+@pytest.mark.long
 def test_a_full_device_is_given_half_a_chunk(monkeypatch):
     graph, steps = mj.graphs.harary(6, 2), mj.availability.independent_steps(0.2)
     whole = mj.secagg.failure_rates_of(5, graph, steps, 3, 50)
@@ -355,6 +359,7 @@ def test_disconnection_is_as_frequent_as_its_closed_form():
     assert covers(rates.disconnected.count, trials, chance)
 
 
+@pytest.mark.long
 def test_the_paper_s_setting_fails_as_rarely_as_it_should():
     n, total, trials = 100, 0.0, 20_000
     p = mj.secagg.connection_probability(n, total)
@@ -374,6 +379,7 @@ def test_the_paper_s_setting_fails_as_rarely_as_it_should():
 # ---------------------------------------------------------------- contracts
 
 
+@pytest.mark.long
 def test_results_do_not_depend_on_chunks():
     setting = (9, 6, 0.3, 0.05, 2)
     whole = mj.secagg.failure_rates(*setting, 500)
@@ -404,6 +410,7 @@ def test_progress_is_told_after_each_chunk():
     assert told == [(10, 25), (20, 25), (25, 25)]
 
 
+@pytest.mark.long
 def test_a_sweep_compiles_once():
     mj.secagg.failure_rates(0, 6, 0.5, 0.1, 2, 30)
     functions = (_judging.draw_arrays, _judging.judge_arrays)
@@ -484,6 +491,7 @@ def first_failure(adjacency, survivors, thresholds, cut, client):
     return part in (side, v3 - side)
 
 
+@pytest.mark.long("cut")
 @pytest.mark.parametrize("kind", ["cut", "client"])
 def test_planted_rounds_hold_what_was_planted(kind):
     n, p, q, count = 6, 0.5, 0.15, 200
@@ -526,6 +534,7 @@ def close_to(rare, chance):
     return lower * factor <= chance <= upper * factor
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("t", [1, 2])
 def test_rare_rates_are_those_of_full_enumeration(t):
     setting = (4, Fraction(3, 5), Fraction(1, 8), t)
@@ -536,6 +545,7 @@ def test_rare_rates_are_those_of_full_enumeration(t):
     assert math.exp(rare.log_disconnected) == pytest.approx(exact, rel=1e-9)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("n", "p", "q", "t"),
     [
@@ -560,6 +570,7 @@ def test_rare_rates_are_those_that_counting_finds(n, p, q, t):
         assert few.lower <= few.rate <= few.upper
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("n", "p", "q"), [(10, 0.4, 0.05), (30, 0.2, 0.0), (20, 0.9, 0.2)]
 )
@@ -572,6 +583,7 @@ def test_as_many_rounds_are_kept_as_the_exact_chances_say(n, p, q):
     )
 
 
+@pytest.mark.long("0.0")
 @pytest.mark.parametrize("total", [0.0, 0.05, 0.1])
 def test_the_paper_s_privacy_failure_is_measured_below_its_bound(total):
     p, q = mj.secagg.connection_probability(100, total), 1.0 - (1.0 - total) ** 0.25
@@ -607,6 +619,7 @@ def test_theorem_5_is_loose_and_theorem_6_sharp_where_failures_are_rare(p):
             assert rate.log_lower <= bound + 1e-9 < rate.log_upper + math.log(1.2)
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("on_a_cpu")
 def test_rare_rates_do_not_depend_on_chunks(monkeypatch):
     setting = (5, 6, 0.5, 0.1, 2)
@@ -620,6 +633,7 @@ def test_rare_rates_do_not_depend_on_chunks(monkeypatch):
     assert told == [(done, 600) for done in (128, 256, 300, 428, 556, 600)]
 
 
+@pytest.mark.long
 def test_rare_rates_at_the_ends_of_the_ranges():
     certain = mj.secagg.rare_failure_rates(0, 4, 1.0, 0.0, 4, 20)
     assert certain.not_private.rate == certain.unreliable.rate == 0.0

@@ -339,6 +339,7 @@ def test_disconnection_by_enumerating_all_graphs_on_five_vertices():
     )
 
 
+@pytest.mark.long
 def test_disconnection_keeps_its_digits_in_both_tails():
     for n, p in [(60, Fraction(1, 500)), (60, Fraction(9, 10)), (90, Fraction(1, 20))]:
         exact = 1 - connected_chances(n, p)[n]
@@ -350,6 +351,7 @@ def test_disconnection_keeps_its_digits_in_both_tails():
 # ---------------------------------------------------------------- properties and edges
 
 
+@pytest.mark.smoke("0.1")
 @pytest.mark.parametrize("total", TABLE)
 def test_bounds_are_ordered_at_the_published_settings(total):
     q = step_rate(total)
@@ -450,6 +452,7 @@ def test_intervals_are_those_of_scipy():
                 np.testing.assert_allclose(found, [lower, upper], rtol=1e-7)
 
 
+@pytest.mark.smoke
 def test_intervals_cover_exactly_as_promised():
     trials, level = 30, 0.9
     ends = [binomial_interval(count, trials, level) for count in range(trials + 1)]
@@ -493,6 +496,7 @@ def test_a_block_of_one_client_gives_no_sum_alone():
     assert mj.secagg.failures.whole_blocks_rate(1, 1, 1, 0.0) == 0.0
 
 
+@pytest.mark.long
 def test_rounds_of_whole_blocks_work_as_often_as_simulated():
     """Twelve thousand rounds of the array form, each client lost at each step by chance."""
     trials, n = 12_000, 12

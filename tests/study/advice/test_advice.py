@@ -83,6 +83,7 @@ def test_wrong_settings_are_named(changes: dict[str, Any], message: str) -> None
         validate(AdviseConfig(**good | changes))
 
 
+@pytest.mark.smoke
 def test_unknown_settings_are_named() -> None:
     with pytest.raises(
         ConfigurationError, match="`want_privcy` must be a known setting: did you"
@@ -137,6 +138,7 @@ def test_without_losses_sizes_are_theorem_1() -> None:
             assert one.cardinality == pytest.approx(exact, rel=1e-6)
 
 
+@pytest.mark.long
 def test_simulated_sizes_are_the_exact_ones() -> None:
     """Chance of false failure below 1e-6.
 
@@ -168,6 +170,7 @@ def test_sums_never_grow_with_T(loss: float) -> None:
 # ---- promises
 
 
+@pytest.mark.long
 def test_promises_are_those_of_the_families() -> None:
     for one in study.advise(16, 8, 0.1, trials=0).options:
         if one.scheme == "uniform":
@@ -199,6 +202,7 @@ def test_what_is_promised_holds_in_every_simulation() -> None:
             assert one.played.hidden_worst >= one.hidden_worst - 1e-9  # type: ignore[operator]
 
 
+@pytest.mark.long
 def test_nothing_is_promised_where_split_blocks_are_summed() -> None:
     found = study.advise(6, 3, 0.1, loss_rate=0.2, rounds=60, trials=2)
     by = {one.policy: one for one in found.policies}
@@ -223,6 +227,7 @@ def test_clients_that_are_all_asked_move_together() -> None:
 # ---- what is simulated
 
 
+@pytest.mark.long
 def test_fairness_of_user_partition() -> None:
     """Two blocks take turns: after 7 rounds one has had 4, the other 3."""
     found = study.advise(6, 3, 0.0, rounds=7, trials=2, memory=0.5, share=0.8)
@@ -239,6 +244,7 @@ def test_fairness_of_user_partition() -> None:
     assert "drift with memory 0.5, share 0.8" in found.reading
 
 
+@pytest.mark.long
 def test_measures_by_hand() -> None:
     triangle = [[1, 1, 0, 0], [0, 1, 1, 0], [0, 0, 0, 0]]
     pairs = [[1, 1, 0, 0], [0, 0, 1, 1], [0, 0, 0, 0]]
@@ -261,6 +267,7 @@ def test_measures_by_hand() -> None:
     assert found.update_hidden_worst == pytest.approx(15 / 8)
 
 
+@pytest.mark.long
 def test_one_exposed_client_is_T_of_1() -> None:
     histories = np.array(
         [[[1, 1, 1, 1], [0, 0, 1, 1]], [[1, 1, 1, 1], [0, 1, 1, 1]]], np.bool_
@@ -281,6 +288,7 @@ def test_no_sum_at_all() -> None:
     assert (found.skipped, found.cardinality) == (1.0, 0.0)
 
 
+@pytest.mark.long
 def test_blocks_that_go_as_one_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     rows = np.random.default_rng(5).integers(0, 2, (2, 3, 4)).astype(np.bool_)
     history = np.repeat(rows, 2, axis=-1)
@@ -373,6 +381,7 @@ def test_sizes_that_T_divides_not() -> None:
     assert "batch_partitioning:4, 120/12" in str(found)
 
 
+@pytest.mark.long
 def test_schemes_of_ones_own_are_judged() -> None:
     schemes = ("bernoulli:0.4", "minimum_separation:1:uniform")
     found = study.advise(6, 3, 0.1, schemes=schemes, **FAST)
@@ -418,6 +427,7 @@ def test_a_registered_scheme_that_cannot_serve_stops_nothing_unless_it_is_named(
             study.advise(6, 3, 0.1, trials=0, schemes=(name,))
 
 
+@pytest.mark.long
 def test_absences_that_last_are_simulated() -> None:
     found = study.advise(6, 3, 0.2, availability="markov:3", **FAST)
     assert found.chosen is not None
@@ -431,6 +441,7 @@ def test_absences_that_last_are_simulated() -> None:
     assert "?" in str(nothing)
 
 
+@pytest.mark.long
 def test_how_often_enforced_rounds_work_by_enumeration() -> None:
     """Two blocks of 2 of four who are asked, a threshold of 3.
 
@@ -447,6 +458,7 @@ def test_how_often_enforced_rounds_work_by_enumeration() -> None:
     assert f"{100 * chance:.3g} % of their rounds work" in found.sentences[-1]
 
 
+@pytest.mark.long
 def test_advice_is_shown() -> None:
     found = study.advise(6, 3, 0.1, **FAST)
     assert "take partition" in repr(found)

@@ -77,6 +77,7 @@ def _simulated(path: pathlib.Path, rounds: int) -> dict[str, tuple[int, int]]:
     return {kind: (count, total) for kind, (count, total) in truth.items()}
 
 
+@pytest.mark.long
 def test_rates_are_those_that_made_the_log(tmp_path: pathlib.Path) -> None:
     truth = _simulated(tmp_path / "log.jsonl", 200)
     found = measure_log(tmp_path / "log.jsonl")
@@ -95,6 +96,7 @@ def test_rates_are_those_that_made_the_log(tmp_path: pathlib.Path) -> None:
     assert not found.varies
 
 
+@pytest.mark.long
 def test_advice_from_a_log_takes_what_it_measured(tmp_path: pathlib.Path) -> None:
     truth = _simulated(tmp_path / "log.jsonl", 200)
     log = str(tmp_path / "log.jsonl")

@@ -252,6 +252,7 @@ privacy_target = [2, 4, 5]
     assert sweep.named((0, 2)) == "scheme = Multi-RoundSecAgg, privacy_target = 5"
 
 
+@pytest.mark.smoke
 def test_a_single_table_of_zipped_lists():
     sweep = parsed("[zip]\nseed = [1, 2]\nrounds = [3, 4]")
     assert sweep.axes[-1].fields == ("seed", "rounds")

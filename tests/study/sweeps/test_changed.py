@@ -110,6 +110,7 @@ def told(out: pathlib.Path, text: str = GRID) -> list[str]:
     return list(planned(out, text).changed(Index(out).refresh()))
 
 
+@pytest.mark.long
 def test_an_edited_plugin_is_named_and_its_points_alone_are_computed_again(
     plugin: pathlib.Path, tmp_path: pathlib.Path
 ) -> None:
@@ -141,6 +142,7 @@ def records(out: pathlib.Path) -> int:
     return sum(map(len, Index(out).refresh().records.values()))
 
 
+@pytest.mark.long
 def test_the_same_text_elsewhere_is_the_same_code(
     plugin: pathlib.Path, tmp_path: pathlib.Path
 ) -> None:
@@ -150,6 +152,7 @@ def test_the_same_text_elsewhere_is_the_same_code(
     assert records(tmp_path / "out") == 6
 
 
+@pytest.mark.long
 def test_an_edit_that_leaves_size_and_time_is_run_and_seen(
     plugin: pathlib.Path, tmp_path: pathlib.Path
 ) -> None:
@@ -174,6 +177,7 @@ mj.selection.register("mine", lambda n, k: mj.selection.batch_partitioning(n, k,
 """
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "text", ["def size():\n    return 4\n", "size = lambda: int('4')\n"]
 )
@@ -242,6 +246,7 @@ def test_what_a_notebook_defines_is_told_by_all_that_it_names(
 # ---- files
 
 
+@pytest.mark.long
 def test_a_replaced_trace_of_the_same_name_size_and_time_is_named(
     tmp_path: pathlib.Path,
 ) -> None:
@@ -268,6 +273,7 @@ def test_a_replaced_trace_of_the_same_name_size_and_time_is_named(
     assert (planned(tmp_path / "x", text).cells["key"] == moved).all()
 
 
+@pytest.mark.long
 def test_a_trace_that_is_replaced_while_the_sweep_runs_leaves_no_point_of_it(
     tmp_path: pathlib.Path,
 ) -> None:
@@ -292,6 +298,7 @@ def test_a_trace_that_is_replaced_while_the_sweep_runs_leaves_no_point_of_it(
 # ---- the package
 
 
+@pytest.mark.long
 def test_another_version_computes_alike_unless_it_says_otherwise(
     plugin: pathlib.Path, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -355,6 +362,7 @@ def test_a_folder_that_kept_no_versions_of_libraries_opens_and_is_computed_again
     assert records(out) == 6
 
 
+@pytest.mark.long
 def test_a_store_of_the_first_schema_is_read_and_left_alone(
     plugin: pathlib.Path, tmp_path: pathlib.Path
 ) -> None:
@@ -378,6 +386,7 @@ def test_a_store_of_the_first_schema_is_read_and_left_alone(
 # ---- others at the same time
 
 
+@pytest.mark.long
 def test_a_worker_with_another_plugin_is_refused(
     plugin: pathlib.Path, tmp_path: pathlib.Path
 ) -> None:
@@ -403,6 +412,7 @@ def test_a_worker_with_another_plugin_is_refused(
     assert _engine._work(plugins, plan.of_task(task), task) == list(task.numbers)
 
 
+@pytest.mark.long
 def test_points_of_other_code_are_never_mixed_in(
     plugin: pathlib.Path, tmp_path: pathlib.Path
 ) -> None:
@@ -425,6 +435,7 @@ def test_points_of_other_code_are_never_mixed_in(
     store.close()
 
 
+@pytest.mark.long
 def test_a_cell_that_has_become_impossible_keeps_nothing(
     plugin: pathlib.Path, tmp_path: pathlib.Path
 ) -> None:

@@ -99,6 +99,7 @@ def compiled(text, folder, at_once=None):
     return plan, found
 
 
+@pytest.mark.smoke
 def test_what_is_counted():
     """New numbers compile nothing, a new shape does."""
     double = jax.jit(lambda x: 2.0 * x)
@@ -108,6 +109,7 @@ def test_what_is_counted():
     assert found["<lambda>"] == 2
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("losses", ["", "\n[protocol]\nstep_dropout_rate = 0.1\n"])
 def test_simulations_compile_once_a_group(losses, tmp_path):
     main = "_roll" if losses else "_roll_cells"
@@ -136,6 +138,7 @@ def test_simulations_compile_once_a_group(losses, tmp_path):
     assert found[main] == (1 if losses else 0)
 
 
+@pytest.mark.long
 def test_trainings_compile_once_a_group(tmp_path):
     jax.clear_caches()  # of tests that train the same model in this process
     _, first = compiled(TRAIN + ONE_TRAINING, tmp_path / "one")
@@ -151,6 +154,7 @@ def test_trainings_compile_once_a_group(tmp_path):
     assert found["server_step"] == 0  # the server does not know of batches
 
 
+@pytest.mark.long
 def test_rounds_clients_and_shards_compile_nothing_within_their_buckets(tmp_path):
     train = (
         TRAIN.replace("num_clients = 8\n", "").replace("rounds = 7\n", "")
@@ -201,6 +205,7 @@ scheme = ["uniform", "batch_partitioning:2"]
 """
 
 
+@pytest.mark.long
 def test_noise_and_the_norm_are_numbers(tmp_path):
     train = TRAIN.replace("[grid]\n", "")
     compiled(train + NOISY + "aggregation.noise_multiplier = [1.5]\n", tmp_path / "one")
@@ -225,6 +230,7 @@ group_levels = [4096, 4096]
 """
 
 
+@pytest.mark.long
 def test_noise_of_segments_is_a_number(tmp_path):
     train = TRAIN.replace("[grid]\n", "") + SEGMENTS
     compiled(train + "aggregation.noise_multiplier = [1.5]\n", tmp_path / "one")
@@ -234,6 +240,9 @@ def test_noise_of_segments_is_a_number(tmp_path):
     assert not found
 
 
+@pytest.mark.long(
+    "rounds = [7, 5]-2", "seed = [0, 1]\\ndata.partition = ['dirichlet', 'iid']-3"
+)
 @pytest.mark.parametrize(
     ("settings", "groups"),
     [
@@ -255,6 +264,7 @@ def test_what_decides_on_a_training_s_programs(settings, groups, tmp_path):
     assert len(planned(TRAIN + settings, tmp_path).groups) == groups
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("model", "rates"),
     [

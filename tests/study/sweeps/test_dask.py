@@ -38,6 +38,7 @@ def equal_but_for_time(one, other):
             )
 
 
+@pytest.mark.long
 def test_a_scheduler_that_does_not_answer(tmp_path, monkeypatch):
     monkeypatch.setattr(_engine, "_SECONDS_TO_CONNECT", 0.2)
     with pytest.raises(

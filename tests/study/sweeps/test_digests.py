@@ -41,6 +41,7 @@ def test_each_value_that_an_object_reaches_changes_its_digest(kind: str) -> None
             assert digest(made(2)) != digest(own), name
 
 
+@pytest.mark.long
 def test_digests_are_those_of_another_process() -> None:
     """Sets have another order there, objects other addresses, and all is made in another order."""
     program = textwrap.dedent("""

@@ -21,6 +21,8 @@ from mrsa_jax.study.sweeps import Machine, SweepStore, parse_sweep
 from mrsa_jax.study.sweeps._store import _byte
 from mrsa_watch._base.errors import StoreError
 
+pytestmark = pytest.mark.long
+
 SMALL = """
 rounds = 12
 trials = 3

@@ -267,6 +267,7 @@ def found(text: str) -> dict[str, Any]:
     }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", STUDIES)
 def test_golden_points(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """If this fails, a result has changed.

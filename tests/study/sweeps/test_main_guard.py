@@ -68,6 +68,7 @@ def _run(
     )
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("form", FORMS)
 def test_scripts(form: str, tmp_path: pathlib.Path) -> None:
     text, is_guarded = FORMS[form]
@@ -84,6 +85,7 @@ def test_scripts(form: str, tmp_path: pathlib.Path) -> None:
     assert done.stderr.count("Error: ") == 1
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("words", [[], ["-"]])
 def test_a_script_from_standard_input(words: list[str], tmp_path: pathlib.Path) -> None:
     done = _run(tmp_path, *words, text=SWEEP + "compute()")
@@ -92,6 +94,7 @@ def test_a_script_from_standard_input(words: list[str], tmp_path: pathlib.Path) 
     assert "Nanny" not in done.stderr
 
 
+@pytest.mark.long
 def test_a_command_in_words_needs_no_guard(tmp_path: pathlib.Path) -> None:
     done = _run(tmp_path, "-c", SWEEP + "compute()")
     assert done.stdout == "{'scheme': 1, 'trial': 2}\n", done.stderr

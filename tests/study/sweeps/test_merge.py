@@ -15,6 +15,8 @@ from mrsa_jax import ConfigurationError, OutputExistsError, study
 from mrsa_jax.study.stores._records import Index, arrays_of, framed, scanned
 from mrsa_jax.study.sweeps._store import SweepStore
 
+pytestmark = pytest.mark.long
+
 SMALL: dict[str, Any] = {
     "rounds": 8,
     "trials": 3,

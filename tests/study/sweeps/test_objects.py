@@ -138,6 +138,7 @@ def test_an_object_gives_what_its_name_gives(tmp_path: pathlib.Path) -> None:
     assert (found["strong_privacy"].sel(scheme="theirs").values == 4).all()
 
 
+@pytest.mark.long
 def test_an_own_class_gives_what_its_name_gives_and_what_it_gives_alone(
     tmp_path: pathlib.Path,
 ) -> None:
@@ -179,6 +180,7 @@ def test_a_folder_opens_without_the_objects_and_its_points_are_found_again(
     assert sum(map(len, Index(tmp_path / "a").refresh().records.values())) == 6
 
 
+@pytest.mark.long
 def test_graphs_of_rounds_and_zipped_axes(tmp_path: pathlib.Path) -> None:
     ring = mj.graphs.harary(6, 2)
     base = {"command": "secagg", "num_clients": 6, "trials": 20}
@@ -378,6 +380,7 @@ def adam(model: Any, training: Any) -> Any:
     )
 
 
+@pytest.mark.long
 def test_parts_of_trainings_give_what_their_names_give(tmp_path: pathlib.Path) -> None:
     rng = np.random.default_rng(0)
     labels = rng.integers(3, size=90).astype(np.int32)

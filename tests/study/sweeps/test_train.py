@@ -48,6 +48,7 @@ def single(plan, number, **changes):
     return study.run(config)
 
 
+@pytest.mark.long
 def test_a_training_that_ends_is_the_single_one(swept):
     plan, results = swept
     cell = results.isel(server_learning_rate=0)
@@ -76,6 +77,7 @@ def test_a_training_that_ends_is_the_single_one(swept):
         assert cell[name] == pytest.approx(np.ravel(alone[name])[-1], rel=1e-9), name
 
 
+@pytest.mark.long
 def test_of_a_training_that_diverges_the_privacy_is_known(swept):
     """As of the rounds until then, of which the last has no sum.
 
@@ -112,6 +114,7 @@ def test_of_a_training_that_diverges_the_privacy_is_known(swept):
     np.testing.assert_array_equal(cell["first_exposed_round"], expected)
 
 
+@pytest.mark.long
 def test_trainings_that_fill_the_device_together_are_the_same(monkeypatch, tmp_path):
     """On a CPU one does; an accelerator takes as many as its memory holds."""
     text = TEXT.replace(
@@ -137,6 +140,7 @@ def test_trainings_that_fill_the_device_together_are_the_same(monkeypatch, tmp_p
         ] == [count]
 
 
+@pytest.mark.long
 def test_epsilon_is_that_of_the_single_training_and_infinite_without_noise(tmp_path):
     text = TEXT.replace("training.server_learning_rate = [1.0, 1e13]", "")
     text = text.replace(
