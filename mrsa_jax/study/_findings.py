@@ -155,6 +155,12 @@ def _words(value: float | None) -> str:
     return "inf" if value is None else f"{value:.3g}"
 
 
+_SERVERS_WORD = (
+    "A log is the word of the server that wrote it: a sum that it leaves out is not seen "
+    "here. If clients signed the sums, mrsa-watch check --roster follows their signatures."
+)
+
+
 @dataclasses.dataclass(frozen=True)
 @by_value
 class Findings:
@@ -275,7 +281,7 @@ class AuditFindings:
         """The findings in words."""
         more = [] if self.values is None else [values_sentence(self.values)]
         more += [] if self.shares is None else [shares_sentence(self.shares)]
-        return [*self.audit.sentences(), *more]
+        return [*self.audit.sentences(), *more, _SERVERS_WORD]
 
     @property
     def summary(self) -> list[tuple[str, str, str]]:

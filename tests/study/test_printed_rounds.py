@@ -177,7 +177,8 @@ def test_columns_of_places_are_shown_from_1() -> None:
     """Whatever a data set describes as a round from 0 is marked so, and shown one higher."""
     text = (
         pathlib.Path(study.__file__)
-        .with_name("variables.toml")
+        .with_name("stores")
+        .joinpath("variables.toml")
         .read_text(encoding="utf-8")
     )
     found = re.findall(
