@@ -389,7 +389,7 @@ def _least_squares_words(
 
 
 def _quantiles(row: dict[str, Any], report: AttackFindings) -> str:
-    """Return how well single clients are known: attained, and for alike clients."""
+    """Describe the knowledge of single clients: attained, and for alike clients."""
     rows = [score for score in report.scores if score["scheme"] == row["scheme"]]
     errors = [score["error"] for score in rows if np.isfinite(score["error"])]
     if not errors:

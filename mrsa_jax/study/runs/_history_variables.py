@@ -37,7 +37,7 @@ _AFTER_EACH_ROUND = (
     "aggregation_cardinality",
 )
 EVERYTHING = (TRAJECTORIES, *DETAILS)
-"""What a study keeps, and a sweep where it is asked to."""
+"""Variables that a study keeps, and a sweep on request."""
 
 
 def history_variables(

@@ -152,7 +152,7 @@ def spent(setting: Setting, played: Played) -> dict[int, dict[str, float]]:
 
 
 class _Account(NamedTuple):
-    """What sums have spent, and why.
+    """The privacy loss of sums, with its causes.
 
     Attributes:
         ledger: Spent by each client.
@@ -216,7 +216,7 @@ def _over_tests(
 
 
 def measured(drift: Drift, played: Played, times: int = _TIMES) -> dict[str, Any]:
-    """Return what the drift of updates means for clients, by variable.
+    """Return the effects of the updates' drift on clients, by variable.
 
     The names of the layers are under `layer`. With segments, or if memory is unknown,
     bits and sizes are nan.

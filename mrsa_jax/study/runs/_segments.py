@@ -127,7 +127,7 @@ class SegmentStudy:
     def play(
         self, survivors: np.ndarray, *, at_end: bool = False
     ) -> tuple[_trial.History, hetero.SegmentHistory]:
-        """Return what a server can know of rounds, and the sums by segment.
+        """Return the server's knowledge of rounds, and the sums by segment.
 
         Args:
             survivors: bool[J, 5, N], V0 to V4 of each round.
@@ -248,7 +248,7 @@ def _matrix_of(matrix: np.ndarray, groups: Sequence[int]) -> np.ndarray:
 def tolerated_by_rule(
     config: SegmentConfig, matrix: np.ndarray, counts: tuple[int, ...]
 ) -> int:
-    """Return how many attackers in any places a rule of `COMBINE` tolerates.
+    """Return the number of attackers, anywhere, that a rule of `COMBINE` tolerates.
 
     Args:
         config: Names the rule.

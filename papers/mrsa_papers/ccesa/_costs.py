@@ -98,8 +98,10 @@ def _counted(seed: int, scheme: str, n: int) -> dict[str, float]:
         p, _, t = thresholds_of(n, _TOTAL)
         adjacency = np.asarray(graphs.erdos_renyi(n, p).sample(fold(key, 1)))
     else:
+        # the complete graph: everybody but oneself
         t, adjacency = n // 2 + 1, ~np.eye(n, dtype=np.bool_)
     keys = jax.random.split(fold(key, 2), _HISTORIES)
+    # one column per history, each with its own key
     everybody = jnp.ones((n, _HISTORIES), jnp.bool_)
     histories = np.asarray(jax.jit(independent_steps(q).sample)(keys, everybody))
     # [histories, steps, clients]
@@ -109,6 +111,7 @@ def _counted(seed: int, scheme: str, n: int) -> dict[str, float]:
     # over the steps: bytes of each client in each history
     moved = (costs.bytes_up + costs.bytes_down).sum(axis=1)
     per_client = {
+        # 16-bit residues: two bytes for each of m
         "client: bytes beyond residues": moved - 2 * _DIM,
         "client: field products of sharing": costs.client.share_products.sum(axis=1),
         "client: keystream words": costs.client.prg_words.sum(axis=1),
@@ -248,6 +251,7 @@ def wire_terms(degree: float | int) -> dict[str, float]:
 
 
 def _formula_checks(data: pd.DataFrame) -> Iterator[Check]:
+    # at a_K = a_S the two terms of B_SA add up
     equal = all(bandwidth_bits(n - 1) == (2 * n + 5 * n - 4) * 256 for n in SIZES)
     ratios = ", ".join(
         f"{row['ratio']:.3f} at n = {int(row['n'])}"

@@ -109,6 +109,7 @@ def _aligned(printed: _Printed) -> list[list[str]]:
     lines = printed.rows
     # the print repeats some lines
     while len(lines) > len(printed.matrix):
+        # removes the first of two equal neighbours
         lines.remove(next(a for a, b in itertools.pairwise(lines) if a == b))
     return lines
 
@@ -232,6 +233,7 @@ def examples(context: Context) -> Found:
 def _overflow_check(data: Any) -> Check:
     wrong = int(data["is wrong"].sum())
     # overflows of user 1 alone, whose ring is smaller than the server's
+    # code and pad together exceed the range of 2
     spoilt = data["codes"].str[0].astype(int) + data["Z_1"] >= _RANGES[0]
     return state(
         'Example 1: "distorted whenever an overflow happens for any user"',
