@@ -61,7 +61,8 @@ def defaults(path: pathlib.Path | None, words: list[str]) -> AttackCommand:
     fields: Any = [("attack", union, dataclasses.field(default=tyro.MISSING))]
     lines = (f"mrsa-jax attack {row.name:24} {row.does}" for row in rows.values())
     text = (AttackCommand.__doc__ or "").format(attacks="\n      ".join(lines))
-    # tyro prints a class's docstring, so the list of attacks is put into one of its own
+    # tyro prints a class's docstring, so the list of attacks goes into that of a new
+    # class
     cls = dataclasses.make_dataclass(
         "AttackCommand",
         fields,

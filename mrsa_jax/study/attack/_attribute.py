@@ -110,8 +110,8 @@ class _Scene:
         dataset = load_data(config.dataset, config.seed)
         generator = np.random.default_rng([config.seed, 0xA77])
         has_attribute = _mask(config, generator)
-        # half of the shadows have it, whatever its prevalence: both classes are learnt
-        # alike
+        # half of the shadows have it, not a share of `prevalence`: both classes are
+        # learnt alike
         shadows_have = np.arange(config.num_shadows) % 2 == 0
         # clients and shadows hold samples of different halves, as strangers would
         halves = np.array_split(generator.permutation(len(dataset.train_labels)), 2)

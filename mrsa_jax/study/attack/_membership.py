@@ -80,7 +80,7 @@ def _pool(config: MembershipConfig) -> data.ClientData:
     is_wrong = generator.random(len(labels)) < config.label_noise
     drawn = generator.integers(0, dataset.num_classes, len(labels))
     noisy = np.where(is_wrong, drawn, labels).astype(np.int32)
-    # in this order: clients' samples, those of nobody, the adversary's
+    # in this order: the clients' samples, further ones for candidates, the adversary's
     return _stage.equal_parts(inputs, noisy, count, size, dataset.num_classes)
 
 

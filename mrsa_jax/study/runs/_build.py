@@ -114,7 +114,6 @@ def build_bounded(
     # half of the ring for each sign, divided by the clients in a sum
     most = (2 ** (bits - 1) - 1) // cohort_size  # of one client's code
     # rounding can lengthen the padded update by half a step in each coordinate
-    # the next power of two
     padded = 1 << (dim - 1).bit_length()
     steps = min(_FINEST, most - math.ceil(math.sqrt(padded) / 2) - 2)
     rule = "must leave room for a cohort's sum on a lattice that updates are rounded to"

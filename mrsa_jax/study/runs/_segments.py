@@ -257,7 +257,7 @@ def tolerated_by_rule(
     """
     if config.combine == "mean":
         return 0
-    # one node: the bound without branching, which is quick and valid
+    # `anywhere` needs no search: one node, as `together` is not used
     tolerance = hetero.tolerated_byzantine(
         matrix,
         trim=config.trim if config.combine == "trimmed" else None,
@@ -301,7 +301,7 @@ def build_segments(
     slowest = rates
     # groups hold whole blocks: each goes where its slowest client does
     if size // block >= len(sizes):
-        # blocks are runs of consecutive clients, so a reshape has one a row
+        # blocks are runs of consecutive clients, so each row of the reshape is one
         slowest = np.repeat(rates.reshape(-1, block).min(axis=1), block)
     # the last key sorts first: by rate, ties by number
     order = np.lexsort((np.arange(len(rates)), slowest))

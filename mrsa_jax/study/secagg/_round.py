@@ -144,7 +144,7 @@ def _sets(setting: Setting, adjacency: np.ndarray, survivors: np.ndarray) -> _Ro
     """Judge a round without its pads."""
     t, signs, size = setting.threshold, None, (setting.config.dim, setting.modulus)
     plan = secagg.complete_plan(len(adjacency), *size)
-    # clients that received too little do not go on, in whatever step they were
+    # clients that received too little leave the round, in whatever step they were
     alive = heeded(plan, adjacency, survivors, t).survivors
     if setting.config.consistency:
         alive, signs = signing(adjacency, alive, t)

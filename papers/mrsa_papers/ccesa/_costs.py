@@ -98,7 +98,7 @@ def _counted(seed: int, scheme: str, n: int) -> dict[str, float]:
         p, _, t = thresholds_of(n, _TOTAL)
         adjacency = np.asarray(graphs.erdos_renyi(n, p).sample(fold(key, 1)))
     else:
-        # the complete graph: everybody but oneself
+        # the complete graph: each client with all others
         t, adjacency = n // 2 + 1, ~np.eye(n, dtype=np.bool_)
     keys = jax.random.split(fold(key, 2), _HISTORIES)
     # one column per history, each with its own key

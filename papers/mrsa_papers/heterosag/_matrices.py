@@ -233,7 +233,6 @@ def examples(context: Context) -> Found:
 def _overflow_check(data: Any) -> Check:
     wrong = int(data["is wrong"].sum())
     # overflows of user 1 alone, whose ring is smaller than the server's
-    # code and pad together exceed the range of 2
     spoilt = data["codes"].str[0].astype(int) + data["Z_1"] >= _RANGES[0]
     return state(
         'Example 1: "distorted whenever an overflow happens for any user"',

@@ -155,7 +155,7 @@ def quadratic_problem(
     drawn = np.asarray(
         jax.random.normal(keys[2], (num_clients, num_samples, dim), jnp.float32)
     )
-    # clients of a block share a centre but have samples of their own
+    # clients of a block share a centre, but their samples differ
     samples = np.repeat(centres, block_size, axis=0)[:, None] + drawn * np.float32(
         noise
     )

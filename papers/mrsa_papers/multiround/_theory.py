@@ -274,7 +274,7 @@ def _first_full(histories: np.ndarray) -> np.ndarray:
         padded = np.resize(later, 1 << (int(later.size) - 1).bit_length())
         ranks = np.asarray(modular.rank_trajectory(histories[padded]))[: later.size]
         reached = ranks == n
-        # argmax finds the first True, and 0 if there is none: hence the last column's
+        # argmax gives the first True, but 0 also without any: hence the last column's
         # test
         first[later] = np.where(reached[:, -1], reached.argmax(axis=1) + 1, horizon + 1)
     return first
