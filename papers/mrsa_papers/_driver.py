@@ -399,7 +399,7 @@ def run_and_save(
     show_all = show or (lambda _: None)
     for paper, name in targets:
         if not done or done[-1].paper != paper:
-            # with a cache of its own
+            # with a separate cache
             context = dataclasses.replace(context, progress=overall)
         target = (paper, name)
         if target in already_made:

@@ -503,7 +503,7 @@ def after_losses(
         return k * stays**k, 1.0 - stays**k
     if policy == "drop_block" and t > 1:
         return k * stays**t, (1.0 - stays**t) ** (k // t)
-    # exactly one survivor: of any of k clients, its sum is withheld
+    # exactly one survivor, any of the k: a sum of one is withheld
     alone = k * stays * loss_rate ** (k - 1)
     return k * stays - alone, loss_rate**k + alone
 

@@ -101,7 +101,7 @@ def sweep_chart(
         # text, so that seeds are places on the axis and not numbers
         table = table.assign(**{x: table[x].astype(str)})
     values = table[x].to_numpy(float) if x in numeric(table) else np.zeros(1)
-    # on a log axis
+    # values that span this much get a log axis
     is_wide = values.min() > 0 and values.max() >= _WIDE * values.min()
     about = quantity(name)
     title = about.title or heading(name).capitalize()

@@ -247,7 +247,7 @@ def _row(scheme: xr.Dataset) -> Row:
         scheme=str(scheme["scheme"].values),
         strong_privacy=int(learnt.min()) if learnt.size else None,
         num_clients=scheme.sizes["client"],
-        # rounds are counted from 1 when they are printed
+        # after round j, j + 1 rounds are done
         first_exposed_after=int(exposed.min()) + 1 if exposed.size else None,
         # only if every client of every trial is exposed
         all_exposed_after=int(first.max()) + 1 if exposed.size == first.size else None,

@@ -240,7 +240,7 @@ def _dataset(
         trained |= segment_variables([entry.played for entry in entries])
         variables["upload_rate"] = ("client", segments.rates, {"units": "bit/s"})
     measured, more_axes = _measured.variables(config, columns)
-    # rounds count from 1 in a data set
+    # the number of rounds that were done at each test
     evaluated = columns[0]["evaluated_rounds"] + 1
     return xr.Dataset(
         variables | trained | measured,

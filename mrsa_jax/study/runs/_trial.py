@@ -229,7 +229,7 @@ def analysed_bytes(
     trials: int, rounds: int, clients: int, *, at_end: bool = False
 ) -> int:
     """Return about how many bytes it takes to analyse the histories of a part."""
-    # programs are compiled for powers of two of trials
+    # what runs is padded to a power of two of trials
     together = 1 << (trials_at_once(trials, rounds, clients) - 1).bit_length()
     entries = together * rounds * clients
     is_little = at_end and keeps_little(rounds, clients)

@@ -186,7 +186,7 @@ class Identities:
     def _without_paths(self, value: Any) -> Any:
         """Return settings with the content of a trace instead of its path."""
         if isinstance(value, dict):
-            # the data's digest stands for where they lie
+            # the digest of the data stands for their folder
             dropped = {"directory"} if "dataset" in value else set()
             return {
                 name: self._without_paths(item)

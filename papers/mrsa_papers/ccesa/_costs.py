@@ -32,7 +32,7 @@ PROTOCOLS = {"SecAgg": "#E69F00", "CCESA": "#0072B2"}
 _DIM, _MODULUS = 10_000, 2**16  # m and the ring of Table 2
 _TOTAL = 0.1  # q_total of the counted rounds
 _HISTORIES = 32  # of dropouts on each graph
-# of the fitted exponent: finite n leave constants beside the leading term
+# of the fitted exponent: finite n leave constants next to the leading term
 _CLOSE = 0.05
 
 

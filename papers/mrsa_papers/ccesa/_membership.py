@@ -344,7 +344,7 @@ def _areas(hidden: pd.DataFrame) -> Check:
     """Judge all three attacks on padded models, whatever their thresholds."""
     off = (hidden["auc"] - 0.5).abs()
     half = hidden["auc half at 99.9 %"]
-    # at chance by the interval, and narrow enough to say so
+    # at chance by the interval, and narrow enough to show it
     within = off <= half
     is_narrow = bool((off + half <= _AREA_CLOSE).all())
     worst = hidden.iloc[int(off.to_numpy().argmax())]

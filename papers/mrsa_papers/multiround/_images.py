@@ -269,7 +269,7 @@ def _inverted_blocks(
     """Return the members of each block of T, and the T images behind its mean."""
     # batch partitioning's blocks are neighbours
     blocks = np.arange(_CLIENTS).reshape(-1, target)
-    # estimates within a block are equal but for rounding
+    # estimates within a block are equal up to rounding
     means = np.asarray([solved[block].mean(axis=0) for block in blocks])
     view = attacks.views.UpdateView(
         ground.model,

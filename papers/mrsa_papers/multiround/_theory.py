@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 _TARGETS = (1, 2, 3, 4, 6, 12)
 
-# (N, K) of the Monte Carlo beside Theorem 3; the paper simulates (120, 12) and (40, 8)
+# (N, K) of the Monte Carlo for Theorem 3; the paper simulates (120, 12) and (40, 8)
 # elsewhere.
 _SIZES = ((20, 4), (40, 8), (60, 6), (80, 8), (120, 12))
 
