@@ -132,6 +132,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _interruptible(words: list[str]) -> int:
     """Run a command; if it is interrupted, report what it kept."""
     try:
+        # two levels: an interrupt may strike while the first one is being reported
         with INTERRUPTS:
             try:
                 status = _run(words)
@@ -153,6 +154,7 @@ def _run(words: list[str]) -> int:
     start = time.time()
     try:
         config = _parse(words)
+        # only now is it known what the command writes
         INTERRUPTS.kept = functools.partial(_left_behind, config, start)
         commands = (
             command_row
@@ -161,6 +163,8 @@ def _run(words: list[str]) -> int:
         )
         # the settings of `reproduce` are of another project
         command = next(commands, _COMMANDS["reproduce"])
+        # with --json nothing else may be on standard output; `watch` prints lines as it
+        # goes
         is_alone = getattr(config, "json", False) and not isinstance(
             config, WatchConfig
         )
@@ -175,6 +179,7 @@ def _run(words: list[str]) -> int:
         _say_error(_by_flags(str(error), config))
         return 2 if isinstance(error, _MISUSE) else 1
     except (MemoryError, RuntimeError, AssertionError) as error:
+        # JAX reports a lack of memory as a RuntimeError with this word
         if not isinstance(error, MemoryError) and "RESOURCE_EXHAUSTED" not in str(
             error
         ):
@@ -197,6 +202,7 @@ def _run(words: list[str]) -> int:
 
 def _device_problem() -> str | None:
     """Return why JAX cannot start, if that is why a command failed."""
+    # JAX that was never imported cannot be the cause
     if "jax" not in sys.modules:
         return None
     from mrsa_jax._core.device_words import device_in_words
@@ -265,6 +271,7 @@ def _parse(words: list[str]) -> Any:
 
         sys.stdout.write(f"mrsa-jax {__version__}\n")
         raise SystemExit(0)
+    # before tyro reads the words, which must know what plugins register
     plugins, words = _take_flag(words, "plugin", "a Python file or a module")
     if plugins:
         use_cores()  # before they start JAX
@@ -279,6 +286,7 @@ def _parse(words: list[str]) -> Any:
     is_asked = words[:1] == ["reproduce"]
     # completion shows all flags
     if is_asked or (words and words[0].startswith("--tyro-")):
+        # asked for, it must be installed; completion does without it
         with contextlib.suppress(*() if is_asked else (ConfigurationError,)):
             settings["reproduce"] = from_papers(_OF_PAPERS)[0]()
     chosen = _COMMANDS.get(words[0]) if words else None
@@ -317,6 +325,7 @@ def _parse(words: list[str]) -> Any:
         if few:
             printed.seek(0)
             sys.stdout.write(_shortened(printed.read(), few, words[0]))
+        # tyro takes values one by one, so a,b was read as one value
         joined = [word for word in words if "," in word]
         if stop.code and joined:
             hint = (
@@ -391,8 +400,10 @@ def _shortened(text: str, few: list[str], command: str) -> str:
             left_out += not is_kept
         # a panel is printed only if a flag of it is
         if line.startswith("╰"):
+            # a list times a truth value: none unless the panel has a flag
             lines += [*panel, line] * any(re.match("│ -", row) for row in panel)
         elif is_kept:
+            # lines outside of panels are kept at once
             (panel if line.startswith(("╭", "│")) else lines).append(line)
     more = f"{left_out} more settings: mrsa-jax {command} --help-all"
     return "\n".join([*lines, more, ""])

@@ -47,6 +47,7 @@ def defaults(path: pathlib.Path | None, words: list[str]) -> AttackCommand:
         ConfigurationError: If they name no attack and do not ask for help.
     """
     name, rows = words[0] if words else "", attacks()
+    # `--help` needs no name, but a file's settings must be those of one attack
     if name not in rows and (not name.startswith("-") or path is not None):
         if not words or name.startswith("-"):
             names = ", ".join(rows)
@@ -60,6 +61,8 @@ def defaults(path: pathlib.Path | None, words: list[str]) -> AttackCommand:
     fields: Any = [("attack", union, dataclasses.field(default=tyro.MISSING))]
     lines = (f"mrsa-jax attack {row.name:24} {row.does}" for row in rows.values())
     text = (AttackCommand.__doc__ or "").format(attacks="\n      ".join(lines))
+    # tyro prints a class's docstring, so the list of attacks goes into that of a new
+    # class
     cls = dataclasses.make_dataclass(
         "AttackCommand",
         fields,

@@ -145,6 +145,7 @@ def run_bench(config: BenchConfig) -> int:
         return _list(topics, as_json=config.json)
     # no compile cache of our own: the first call of a case includes its compilation
     use_cores()
+    # before the measurements, so that a file without such records is refused at once
     old = {} if config.against is None else _before(config.against, topics)
     if config.dry_run:
         return _show_cases(config, sizes)
@@ -175,6 +176,7 @@ def run_bench(config: BenchConfig) -> int:
         _print_curves(curves, changed)
     if records.folder is not None:
         _draw(curves, records.folder)
+    # a wrong result is worse than a slow one
     if report.failures:
         return 1
     return 3 if any(change.verdict == "slower" for change in changed) else 0
@@ -258,6 +260,7 @@ class _Kept:
 
     def __init__(self, config: BenchConfig) -> None:
         out, self._records = config.out, _RECORDS if config.record else None
+        # a name without a suffix is that of a folder to be made
         is_folder = out is not None and (out.is_dir() or not out.suffix)
         self.folder = out if is_folder else None
         self._file = out / "records.jsonl" if out is not None and is_folder else out

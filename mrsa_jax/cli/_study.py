@@ -101,8 +101,10 @@ def _curves(results: Any) -> list[str]:
     worst = results["hidden_among_worst"]
     worst = worst.min("trial") if "trial" in worst.dims else worst
     paths = worst.transpose("scheme", "round").values
+    # one scale for all schemes, so that their bars can be compared
     most = float(np.nanmax(paths, initial=1.0, where=np.isfinite(paths)))
     rounds = paths.shape[1]
+    # rounds evenly spread, the first and the last among them
     places = np.linspace(0, rounds - 1, min(rounds, _MOST_LEVELS)).round().astype(int)
     return [sparkline(path[places].tolist(), most) for path in paths]
 

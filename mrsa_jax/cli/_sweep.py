@@ -111,6 +111,7 @@ def run_sweep_command(command: SweepCommand) -> int:
     use_compile_cache()
     use_cores(command.devices)
     start = time.perf_counter()
+    # before planning, which may take seconds
     sweeps.check_sweep_output(sweep)
     bound = None if command.memory_gib is None else int(command.memory_gib * 2**30)
     plan = sweeps.plan_sweep(sweep, sweeps.Machine(bound, command.devices))
@@ -135,6 +136,7 @@ def run_sweep_command(command: SweepCommand) -> int:
 def _merge(command: SweepCommand, word: str, folders: list[pathlib.Path]) -> int:
     rule = "must be one file, or the word merge and folders"
     require(word == "merge", "study", rule, " ".join(map(str, command.study)))
+    # equal to a command of defaults: no other flag was set
     bare = dataclasses.replace(command, study=(), out=None, json=False)
     plain = bare == SweepCommand(())
     require(

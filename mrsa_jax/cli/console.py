@@ -41,9 +41,11 @@ def use_cores(devices: int | None = None) -> None:
     Args:
         devices: How many are asked for; as many as are of use if None.
     """
+    # an older way to set the same number
     if "xla_force_host_platform_device_count" in os.environ.get("XLA_FLAGS", ""):
         return
     count = min(num_cores(), _MOST_CPU_DEVICES if devices is None else devices)
+    # `setdefault`: what the user has set stays
     os.environ.setdefault("JAX_NUM_CPU_DEVICES", str(count))
 
 
@@ -100,12 +102,14 @@ class Interrupts:
     def __enter__(self) -> Interrupts:
         self._depth += 1
         is_main = threading.current_thread() is threading.main_thread()
+        # only the main thread may set handlers, and only once
         if self._depth > 1 or not is_main:
             return self
         self._heard = None
         self._is_raised.clear()
         self.kept = _nothing
         for number in (signal.SIGINT, signal.SIGTERM):
+            # ignored signals stay ignored, as for a script's background commands
             if signal.getsignal(number) is not signal.SIG_IGN:
                 self._previous[number] = signal.signal(number, self._hear)
         if self.ends_process:
@@ -116,6 +120,7 @@ class Interrupts:
         self._depth -= 1
         if self._depth > 0:
             return
+        # first: nothing may be sent while handlers change back
         self._again.cancel()
         # it may be sending: not to the handler that comes back
         if self._again.is_alive():
@@ -138,18 +143,22 @@ class Interrupts:
             _SECONDS_TO_LISTEN
         )
         if not is_heard and self._depth > 0:
+            # no buffers and no locks: the main thread may hold them
             os.write(2, f"interrupted; {self.kept()}\n".encode(errors="replace"))
+            # without cleaning up, which would wait for the main thread
             os._exit(_STATUS + number)
 
     def _hear(self, number: int, frame: FrameType | None) -> None:
         if self._depth == 0:  # the work has ended
             return
         if self._is_raised.is_set():
+            # `timeout` sends its signal twice, which is one request
             since = time.monotonic() - self._raised_at
             if number == signal.SIGTERM or since < _SECONDS_OF_ECHOES:
                 return
         self._heard = number
         self._again.cancel()
+        # else the timer sends the signal again until the compiler has returned
         if not _compiles(frame):
             self._raise()
         main = threading.main_thread().ident or 0
@@ -192,7 +201,9 @@ class _Watcher:
         threading.Thread(target=self._watch, daemon=True).start()
 
     def close(self) -> None:
+        # before the socket closes, as a signal may come in between
         signal.set_wakeup_fd(self._before)
+        # ends the thread: `recv` returns nothing
         self._mouth.close()
 
     def _watch(self) -> None:
@@ -277,6 +288,7 @@ class Bars:
         """Draw nothing more, so that something else can be printed."""
         self._bars.above = None
         self._beat(None)
+        # nothing that still moves is left on the terminal
         self._bars.live.transient = not self._bars.task_ids
         self._bars.stop()
 

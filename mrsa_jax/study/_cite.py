@@ -190,7 +190,7 @@ _OWN = {
     "trainer": "training",
     "quantizer": "quantizer",
 }
-"""What a user's own parts are cited for, by the setting that names one."""
+"""Reasons to cite for a user's own parts, by the setting that names one."""
 
 _NAMES: dict[str, _Papers] = {
     "multiround": _Papers(_MULTIROUND.reason, (_MULTIROUND.key,)),

@@ -31,6 +31,7 @@ def values_of(config: AuditConfig, log: ParticipationLog) -> dict[str, Any] | No
     """
     if config.values is None or config.sums is None:
         return None
+    # weights that were scaled to integers no longer sum whole values
     is_whole = log.scales is None or all(scale == 1 for scale in log.scales)
     rule = "must not be set for a log with fractional weights"
     require(is_whole, "values", rule, config.values)
@@ -124,6 +125,7 @@ def read_sums(file: pathlib.Path, log: ParticipationLog) -> np.ndarray:
         return np.array([number for _, number in pairs], np.int64)
     by_name = dict(pairs)
     require(len(by_name) == len(pairs), "sums", "must not name a round twice", None)
+    # names in one of both only
     apart = sorted(set(names) ^ {str(name) for name in by_name})
     rule = "must be of the log's rounds, each of them once"
     require(not apart, "sums", rule, apart[:3])
@@ -140,6 +142,7 @@ def _pairs(text: str) -> list[tuple[str | None, int]]:
         return [(str(each["round"]), _whole(each["sum"])) for each in records]
     rows = list(csv.reader(lines))
     if rows and all(len(row) == 1 for row in rows):
+        # a header, if the first line is no number
         start = 0 if rows[0][0].strip().lstrip("-").isdecimal() else 1
         return [(None, _whole(row[0])) for row in rows[start:]]
     header = [name.strip() for name in rows[0]] if rows else []
@@ -153,6 +156,7 @@ def _whole(value: Any) -> int:
     """Return a sum as an integer; no rounding."""
     if isinstance(value, str):
         return int(value.strip())
+    # not isinstance: True is no sum
     if type(value) is not int:
         raise ValueError(f"{value!r}")
     return value

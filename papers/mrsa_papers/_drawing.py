@@ -18,7 +18,7 @@ from mrsa_watch._base.html import tidy
 
 _MOST_BYTES = 1_000_000
 _MOST_DEPTH = 40
-# units: smaller text is an exponent, drawn as large as what it stands beside
+# units: smaller text is an exponent, drawn as large as what it belongs to
 _SMALL = 7.5
 _READ = 11.0  # px that the smallest text has on any screen
 _LARGE = 1.2  # times that size, where there is room

@@ -73,6 +73,7 @@ class Overall:
             return
         seconds = time.perf_counter() - self._start
         self._took += seconds
+        # items that are made leave `_usual`, which counts those to come
         self._should_have_taken += self._usual.pop(self._target)
         name, done = ".".join(self._target), self._count - len(self._usual)
         self._target = None
@@ -379,6 +380,7 @@ def run_and_save(
     folder.check_folder(config.out)
     configs = {target: item_config(config, target) for target in targets}
     already_made = {target for target in targets if folder.is_made(configs[target])}
+    # before anything is made: a folder of other settings is refused as a whole
     folder.check_unchanged(
         {".".join(t): configs[t] for t in targets if t in already_made}, config.out
     )
@@ -397,7 +399,7 @@ def run_and_save(
     show_all = show or (lambda _: None)
     for paper, name in targets:
         if not done or done[-1].paper != paper:
-            # with a cache of its own
+            # with a separate cache
             context = dataclasses.replace(context, progress=overall)
         target = (paper, name)
         if target in already_made:
@@ -407,6 +409,7 @@ def run_and_save(
         try:
             done.append(_written(configs[target], target, made, overall))
         except StoreError:
+            # the item that could not be written is shown at least
             show_all(SavedReproduction(config, (*done, made)))
             raise
     saved = SavedReproduction(config, tuple(done))

@@ -111,6 +111,7 @@ def _beats(other: Option, option: Option) -> bool:
     """Return whether an option is nowhere worse than another, and somewhere better."""
     theirs = other.weak_lower, other.hidden_worst, other.cardinality
     ours = option.weak_lower, option.hidden_worst, option.cardinality
+    # equal options beat neither of both
     return theirs != ours and all(map(operator.ge, theirs, ours))
 
 
@@ -124,11 +125,13 @@ def choose(options: Iterable[Option], demands: Demands) -> Option | None:
     """
     known = [option for option in options if not math.isnan(option.cardinality)]
     fitting = [option for option in known if demands.met_by(option)]
+    # privacy is met by all of these, so the fullest sums decide
     if demands.is_strict:
         return max(fitting, key=_usefulness, default=None)
     lasting = [option for option in fitting if option.weak_lower > 1]
     if demands.cardinality is not None:
         return max(lasting, key=_protection, default=None)
+    # random selection keeps no T, and has the fullest sums
     plain = [option.cardinality for option in known if option.weak_lower == 1]
     least = _LEAST_SHARE * max(plain, default=0.0)
     cheap = [option for option in lasting if option.cardinality >= least]
@@ -138,6 +141,7 @@ def choose(options: Iterable[Option], demands: Demands) -> Option | None:
 
 
 def _usefulness(option: Option) -> tuple[float | int, ...]:
+    # rounded, so that equal costs tie and privacy decides
     return round(option.cardinality, 9), option.hidden_worst, option.weak_lower
 
 
@@ -251,6 +255,7 @@ def instead(setting: Setting, options: Sequence[Option], chosen: Option) -> list
             f"Stricter: {nearest.scheme} hides every client among "
             f"{hidden_words(nearest.hidden_worst)}, with {_sum(nearest)}."
         )
+    # the first scheme without T that was simulated
     plain = next((o for o in options if o.weak_lower == 1 and o.played), None)
     played = None if plain is None else plain.played
     if plain is None or played is None or played.hidden_worst is None:
@@ -488,6 +493,7 @@ def _about(
     if math.isnan(value):
         return number(value)
     half = (interval[1] - interval[0]) / 2
+    # an interval that three digits do not show is left out
     is_shown = is_simulated or half > 5e-4 * max(value, 1e-9)
     return number(value) + (f" ± {half:.1g}" if is_shown else "")
 

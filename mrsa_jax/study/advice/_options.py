@@ -233,6 +233,7 @@ def measure(
     """
     sizes = history.sum(axis=-1).astype(np.float64)
     counts = history.sum(axis=1)
+    # F of each trial: most less fewest participations, over the rounds
     gaps = (counts.max(axis=-1) - counts.min(axis=-1)) / history.shape[1]
     mean = sizes.mean(axis=-1)
     skipped = (sizes == 0).mean(axis=-1)
@@ -251,9 +252,11 @@ def measure(
         drifting = np.asarray(privacy.hidden_among(clients, memory=memory, share=share))
         worst = times * float(drifting.min())
     weak: list[int | None] = [1, 1]
+    # hidden among 1 is exposure, so weak T is 1 without a search
     if not (hidden == 1.0).any():
         bounds = privacy.weak_privacy(clients[0], effort=_EFFORT)
         weak = [end and times * end for end in (bounds.lower, bounds.upper)]
+    # trials without a sum have none
     strong = [T for T in map(privacy.strong_privacy, clients) if T is not None]
     return Played(
         num_trials=len(history),
@@ -317,8 +320,10 @@ def candidates(
     if len(set(setting.dropout_rates)) > 1:
         found.append(candidate("weighted"))
     for t in _thinned(setting, targets(n, k, want), want):
+        # a single block per cohort: partition is the same and simpler
         is_one = t == k - k % t
         found.append(candidate("partition" if is_one else f"batch_partitioning:{t}", t))
+        # a grid of t by t clients must fit
         if t**2 <= n - n % t and (t <= _LARGEST_GRID or t == want):
             found.append(candidate(f"crossing_partitions:{t}", t))
     registered = [name for name in Scheme.names() if name not in BUILT_IN]
@@ -331,6 +336,7 @@ def candidates(
                 raise
             # it has parameters, which only the user knows, or is not for such cohorts
             continue
+        # a user may name a scheme that is tried anyway
         if extra not in found:
             found.append(extra)
     return found
@@ -342,6 +348,7 @@ def _thinned(setting: Setting, sizes: list[int], want: int | None) -> list[int]:
     rate = sum(setting.dropout_rates) / len(setting.dropout_rates)
     useful: list[int] = []
     for t in sizes:
+        # by the mean rate, as a rough guide: the options are evaluated exactly
         mean = selection.expected_cardinality(n - n % t, k - k % t, t, rate)
         useful.append(t)
         # the first that fails shows where the useful ones end
@@ -424,12 +431,14 @@ class Judge:
         whole = block if weak > 1 else 1
         rates = getattr(online.for_clients(n), "dropout_rates", None)
         if rates is not None:
+            # one rate may stand for all clients
             rates = np.broadcast_to(rates, (n,))
         mean, _ = expected_cardinality(selector, rates)
         # if any number of clients may be asked, only the rounds show empty ones
         empty = np.nan
         if k is not None:
             size, empty = after_losses(k, block, policy, loss_rate)
+            # the chance that a round begins, as sums are of K clients or of none
             begins = mean / k
             mean = begins * size
             empty = 1.0 - begins * (1.0 - empty)
@@ -494,6 +503,7 @@ def after_losses(
         return k * stays**k, 1.0 - stays**k
     if policy == "drop_block" and t > 1:
         return k * stays**t, (1.0 - stays**t) ** (k // t)
+    # exactly one survivor, any of the k: a sum of one is withheld
     alone = k * stays * loss_rate ** (k - 1)
     return k * stays - alone, loss_rate**k + alone
 
@@ -511,6 +521,7 @@ def _always_hidden(selector: Any, block_size: int) -> float:
     size = lines.shape[1]
     distinct = {}
     for rows in lines.reshape(selector.shape[0], -1, size):
+        # clients of a component get numbers from 0, so that equal components are found
         clients, places = np.unique(
             rows[rows[:, 0] < selector.num_clients], return_inverse=True
         )

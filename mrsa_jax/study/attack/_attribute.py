@@ -57,6 +57,7 @@ def run(config: AttributeConfig, report: AttackFindings, progress: Progress) -> 
             head = {"scheme": label, "method": method}
             report.summary.append(head | _summary(config, of_method))
             for training, result in enumerate(of_method):
+                # the bound is of the scheme: the same in all of its trainings
                 rows = result.trajectory(report.summary[-1]["bound_auc"])
                 report.scores += [head | {"training": training} | row for row in rows]
     words = text_of("attribute_found")
@@ -109,8 +110,12 @@ class _Scene:
         dataset = load_data(config.dataset, config.seed)
         generator = np.random.default_rng([config.seed, 0xA77])
         has_attribute = _mask(config, generator)
+        # half of the shadows have it, not a share of `prevalence`: both classes are
+        # learnt alike
         shadows_have = np.arange(config.num_shadows) % 2 == 0
+        # clients and shadows hold samples of different halves, as strangers would
         halves = np.array_split(generator.permutation(len(dataset.train_labels)), 2)
+        # a record of the clients' half: shadows that hold it do so on purpose
         record = int(halves[0][0])
         clients, shadows = (
             _holders(config, generator, dataset, pool, have, record)
@@ -177,6 +182,7 @@ def _holders(
     require(fits, "target_class", rule, config.target_class)
     shape = (len(have), config.client_size)
     indices = generator.choice(others, shape)
+    # only holders' first places are overwritten, so that all have equally many samples
     indices[have, :held] = generator.choice(special, (int(have.sum()), held))
     return data.ClientData(
         inputs=on_device(dataset.train_inputs),
@@ -205,11 +211,13 @@ def _trained_rounds(
         def update(client: Array) -> Array:
             indices = clients.indices[client]
             inputs, labels = clients.inputs[indices], clients.labels[indices]
+            # a client's draws depend on the round and on it, not on its slot
             client_key = jax.random.fold_in(round_key, client)
             return trainer.update(
                 client_key, flat, inputs, labels, clients.sizes[client]
             )
 
+        # weights are 0 in empty slots, whose repeated client counts nothing
         total = jnp.sum(weights[:, None] * jax.vmap(update)(cohort), axis=0)
         return flat + total / jnp.sum(weights), (flat, total)
 
@@ -238,6 +246,7 @@ class _Result:
     def groups(self) -> np.ndarray:
         """The class of equal columns of each client."""
         columns = self.scene.view.participation.T
+        # ravel: some versions of numpy return the inverse with another shape
         return np.unique(columns, axis=0, return_inverse=True)[1].ravel()
 
     @property
@@ -252,6 +261,8 @@ class _Result:
         stops = np.unique(np.linspace(0, len(history), _STOPS + 1).astype(int))[1:]
         rows = []
         for stop in stops.tolist():
+            # the totals so far are solved alone: later rounds may not help earlier
+            # estimates
             parts = (each[:stop] for each in (history, scores.totals, scores.noise))
             estimates = self.attack.solve(*parts).estimates
             auc = self.judged(estimates).auc
@@ -263,6 +274,7 @@ def _summary(config: AttributeConfig, results: list[_Result]) -> dict[str, Any]:
     """Summarise the trainings of a scheme; rates are of their clients together."""
     judged = [each.judged(each.scores.estimates) for each in results]
     auc = float(np.mean([each.auc for each in judged]))
+    # trainings are independent, so the variances of their errors add up
     error = float(np.sqrt(np.sum([each.auc_error**2 for each in judged])) / len(judged))
     estimates = np.concatenate([each.scores.estimates for each in results])
     truth = np.concatenate([each.scene.has_attribute for each in results])
@@ -271,8 +283,10 @@ def _summary(config: AttributeConfig, results: list[_Result]) -> dict[str, Any]:
     variance = config.prevalence * (1 - config.prevalence)
     explained = np.concatenate([each.scores.explained for each in results])
     histories = [each.scene.view.participation for each in results]
+    # no strong T without a sum: 1 then claims nothing
     mates = min(privacy.strong_privacy(each) or 1 for each in histories)
     bound = counted = None
+    # a client by itself has no mates to hide among, so nothing is bounded
     if mates > 1:
         bound = privacy.attribute_bound(mates, config.prevalence).auc
         counted = float(np.mean([each.judged(each.counts).auc for each in results]))

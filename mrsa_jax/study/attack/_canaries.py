@@ -45,6 +45,8 @@ def run(config: CanariesConfig, report: AttackFindings, progress: Progress) -> N
         )
         ledger = dp.ledger(history, mechanism=mechanism)
         epsilons = ledger.epsilon(config.target_delta)
+        # the client with the largest mu is the worst, and clients in no sum are left
+        # aside
         figures = np.where(ledger.mu > 0, -ledger.mu, np.inf)
         chosen = {name: client_of(figures, name) for name in config.clients}
         pairs = list(itertools.product(config.others, chosen))
@@ -54,6 +56,7 @@ def run(config: CanariesConfig, report: AttackFindings, progress: Progress) -> N
             audit = attacks.canaries(client, mechanism, spread=spread)
             key = fold(_stage.stream(config, Stream.ATTACK), client)
             scores, mu = audit.play(key, history, config.trials), audit.test(history).mu
+            # the threshold halfway between both means errs least
             lower, upper = scores.interval(mu / 2)
             residuals = _residuals(scores)
             allowed = float(ledger.mu[client])

@@ -46,10 +46,13 @@ def run(config: DistinguishConfig, report: AttackFindings, progress: Progress) -
             "must leave a round with a sum",
             config.rounds,
         )
+        # only the attacked rounds count: the server knows the model after the warm-up
         among = np.asarray(privacy.hidden_among(attacked, noise=config.noise))
         chosen = {name: client_of(among, name) for name in config.clients}
         for kind in config.others:
             is_drawn = kind == "gaussian"
+            # trainings without a shift serve all clients; each shifted client needs its
+            # own
             total = len(chosen) if is_drawn else (1 + len(chosen)) * config.trainings
             progress.stage(f"{label}: {kind} updates", total)
             play = _simulated if is_drawn else _Trained(config, history, progress)
@@ -88,6 +91,7 @@ def client_of(figures: np.ndarray, name: str) -> int:
     finite = np.where(np.isinf(figures), np.nan, figures.round(9))
     order = np.argsort(finite, kind="stable")
     count = int(np.isfinite(figures).sum())
+    # the lower median, so that it is a client that exists
     return int(order[0 if name == "worst" else (count - 1) // 2])
 
 
@@ -113,6 +117,7 @@ def score(
     (without, shifted), inside = scores, 0
     # a score is standard normal without the shift, and moved by mu with it
     for rate in rates:
+        # the quantile of a standard normal that `rate` of its draws exceed
         threshold = -float(special.ndtri(rate))
         hits = int((shifted > threshold).sum())
         low, high = binomial_interval(hits, len(shifted))
@@ -135,6 +140,7 @@ def score(
     )
     measures = {
         "mu": mu,
+        # the difference of two unit normals has variance 2
         "formula_auc": float(special.ndtr(mu / np.sqrt(2))),
         "auc": float(below / 2 / len(without)),
         "rates_inside": inside,
@@ -170,6 +176,7 @@ class _Trained:
         self.direction = drawn / jnp.linalg.norm(drawn)
         self.history, self.config = history, config
         self.progress, self.done = progress, 0
+        # before the spread is known: it is measured in these updates
         self.without = self._updates(None, 0.0)
         flat = self.without.reshape(-1, config.rounds, history.shape[1])
         # second moments over rounds, averaged over trainings and clients
@@ -178,6 +185,7 @@ class _Trained:
         rule = "must give updates that differ between clients, and are finite"
         fits = 0 < self.spread < np.inf
         require(fits, "learning_rate", rule, config.learning_rate)
+        # a trace of J: the mean variance of an update is 1
         self.kernel = covariance / self.spread**2
 
     def __call__(
@@ -190,12 +198,14 @@ class _Trained:
         )
         test, others = attack.test(attacked), attacked.astype(np.float64)
         others[:, client] = 0.0  # its own update without the shift is known
+        # one generator for both worlds, whose noise is independent
         generator = np.random.default_rng([config.seed, client, 0xD15])
         scores = []
         for updates, added in (
             (self.without, 0.0),
             (self._updates(client, shift), shift),
         ):
+            # the client's own update is 0 there, so only its shift is added
             sums = (
                 np.einsum("rn,brn->br", others, updates) + added * attacked[:, client]
             )
@@ -232,6 +242,7 @@ class _Trained:
                 config.client_size,
                 tile,
             )
+            # without what the last tile computed in excess, and without the warm-up
             distances[start : start + tile] = np.asarray(updates)[
                 : count - start, config.warm_up :
             ]
@@ -270,6 +281,7 @@ def _trained(
 
     def one_training(key: Array) -> Array:
         shape = (history.shape[1], size)
+        # drawn once a training: a client keeps its samples in all rounds
         samples = jax.random.randint(key, shape, 0, inputs.shape[0], jnp.int32)
 
         def one_round(flat: Array, step: tuple[Array, Array]) -> tuple[Array, Array]:
@@ -280,10 +292,12 @@ def _trained(
                 return by.update_from_pool(key, flat, inputs, labels, indices, count)
 
             updates = jax.vmap(update)(samples)
+            # a step on all of the data is the mean update that the server expects
             expected = update(everything, of_all)
             seen = jnp.sum((updates - expected[None]) * direction[None], axis=-1)
             sent = updates + added[:, None] * direction[None]
             total = jnp.sum(row[:, None] * sent, axis=0)
+            # an empty round divides 0 by 1, and leaves the model as it is
             return flat + total / jnp.maximum(jnp.sum(row), jnp.float32(1)), seen
 
         return lax.scan(one_round, start, (history, shifts))[1]

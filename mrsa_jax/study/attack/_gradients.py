@@ -97,6 +97,7 @@ def _score_images(
     labels: np.ndarray,
 ) -> np.ndarray:
     """Add a row for each image, and return images in the order of the originals."""
+    # the sums do not tell which image is whose: each is compared with its likeness
     order = attacks.matched_images(recovered.images, truth)
     images = recovered.images[order]
     quality = attacks.psnr(images, truth)
@@ -151,6 +152,7 @@ def _chosen_images(
         )
         require(len(paths) == count, "folder", rule, len(paths))
         images = np.stack([_picture(path) for path in paths])
+    # pictures have no classes: they get labels in turn
     return images, np.arange(count, dtype=np.int32) % _CLASSES, _CLASSES
 
 

@@ -43,6 +43,7 @@ class _Sums:
 
     @classmethod
     def of(cls, label: str, summed: Any, memory: float | None) -> _Sums:
+        # with a memory the attack estimates the update of the last round
         truth = summed.sent if memory is None else summed.last
         return cls(
             label,
@@ -140,6 +141,7 @@ def _from_run(config: LeastSquaresConfig, progress: Progress) -> _Sums:
     assert config.run is not None
     history = _stored_history(config.run)
     trained = load_config(TrainConfig, config.run / "config.toml")
+    # only these settings follow from the configuration alone
     is_plain = (
         trained.protocol.is_plain
         and trained.hetero.is_plain
@@ -181,6 +183,7 @@ def _from_run(config: LeastSquaresConfig, progress: Progress) -> _Sums:
             len(start),
             cohort_size=trained.population.cohort_size,
         ),
+        # rounds before the window train the model, but their sums are not kept
         warm_up=0 if config.window is None else _window_start(history, config.window),
         progress=progress.update,
     )
@@ -224,6 +227,7 @@ def _score_sums(
         require(
             config.window <= len(history), "window", rule, config.window, len(history)
         )
+        # after the checks: they speak of the history as it was given
         history, values = history[-config.window :], values[-config.window :]
     if config.memory is not None and config.prior == "mean":
         sums, values = _about_the_mean(sums, history, values)
@@ -260,12 +264,15 @@ def _unlike(
     if truth is None or not is_plain or took_part.sum() < 2:
         return {}
     gram = np.zeros((took_part.sum(),) * 2)
+    # columns in pieces: float64 copies of all updates may not fit
     width = at_once("columns", 8 * 8 * len(gram))
     for start in range(0, truth.shape[1], width):
         piece = truth[took_part, start : start + width][None]
         members = np.arange(len(gram))[None]
         drift = federated.measure_drift(piece, members, resemblance=True)
+        # `resemblance` is a mean over the coordinates of a piece
         gram += np.asarray(drift.resemblance) * piece.shape[2]
+    # makes the mean variance of a client 1
     scale = len(gram) / max(gram.trace(), 1e-300)
     # centred updates add up to zero, so C is singular: a small separate part for each
     gram += np.eye(len(gram)) * _OWN / scale
@@ -281,6 +288,7 @@ def _unlike(
             covariance=covariance * scale,
         )
         predicted[name] = np.full(len(took_part), np.nan)
+        # a client hidden among h is estimated with a relative error of 1 - 1/h
         predicted[name][took_part] = 1 - 1 / hidden
     return predicted
 
@@ -309,6 +317,7 @@ def _estimate(
     if report.folder is None:
         report.arrays["estimates"] = attack.estimates(history, values)
         return
+    # estimates are as large as all updates: the file is filled piece by piece
     path = report.folder / "estimates.npy"
     shape = (history.shape[1], values.shape[1])
     out = np.lib.format.open_memmap(path, mode="w+", dtype=np.float64, shape=shape)
@@ -380,7 +389,7 @@ def _least_squares_words(
 
 
 def _quantiles(row: dict[str, Any], report: AttackFindings) -> str:
-    """Return how well single clients are known: attained, and for alike clients."""
+    """Describe the knowledge of single clients: attained, and for alike clients."""
     rows = [score for score in report.scores if score["scheme"] == row["scheme"]]
     errors = [score["error"] for score in rows if np.isfinite(score["error"])]
     if not errors:

@@ -80,6 +80,7 @@ def _pool(config: MembershipConfig) -> data.ClientData:
     is_wrong = generator.random(len(labels)) < config.label_noise
     drawn = generator.integers(0, dataset.num_classes, len(labels))
     noisy = np.where(is_wrong, drawn, labels).astype(np.int32)
+    # in this order: the clients' samples, further ones for candidates, the adversary's
     return _stage.equal_parts(inputs, noisy, count, size, dataset.num_classes)
 
 
@@ -110,6 +111,7 @@ def _view(
     """Return models with the target's samples and as many others for candidates."""
     size, count = config.client_size, pool.num_clients
     others = np.arange(count * size, (count + 1) * size)
+    # members first: `_score_members` counts on this order
     chosen = np.concatenate([np.arange(target * size, (target + 1) * size), others])
     adversary = slice((count + 1) * size, None)
     return attacks.views.MembershipView(
@@ -161,6 +163,7 @@ def _score_members(
     Thresholds are at 0.
     """
     size = config.client_size
+    # each target has `size` members, followed by as many others
     is_member = np.tile(np.arange(2 * size) < size, len(scores))
     for place, name in enumerate(config.seen):
         of_models = scores[:, place]

@@ -73,6 +73,7 @@ def run_and_save(
     An interruption saves what was finished by then, unless the same is there complete.
     """
     words = check(config)
+    # before the check for a complete study below
     restore_replaced(config.out.absolute())
     with _store.study_folder(config) as folder:
         findings = AttackFindings(folder.path)
@@ -80,6 +81,7 @@ def run_and_save(
             note(progress, words)
             attack(config, findings, progress)
         except KeyboardInterrupt:
+            # a complete study is worth more than part of a new one
             if not findings.scores or (config.out / "study.json").exists():
                 raise
             findings.is_complete = False

@@ -135,7 +135,7 @@ class Explorer:
         return panel
 
     def __repr__(self) -> str:
-        """Return what it is of, in a line."""
+        """Return its title and settings in one line."""
         settings = ", ".join(f"{name} {value}" for name, value in self.values.items())
         return f"<{self.title}: {settings}>"
 

@@ -98,8 +98,10 @@ def sweep_chart(
 ) -> Chart:
     """Return the chart of one quantity of a sweep; the caption names pooled axes."""
     if x in columns_of(results, "seed"):  # no curve runs over them
+        # text, so that seeds are places on the axis and not numbers
         table = table.assign(**{x: table[x].astype(str)})
     values = table[x].to_numpy(float) if x in numeric(table) else np.zeros(1)
+    # values that span this much get a log axis
     is_wide = values.min() > 0 and values.max() >= _WIDE * values.min()
     about = quantity(name)
     title = about.title or heading(name).capitalize()
@@ -203,6 +205,7 @@ def points(results: xr.Dataset) -> pd.DataFrame:
         if columns[name].ndim > 1:  # the only row of each point
             columns[name] = columns[name][:, 0]
     for name in sorted(map(str, results.data_vars), key=_rank):
+        # quantities of a point alone are repeated for each of its rows
         along = dims if set(dims) <= set(results[name].dims) else axes
         reduced = _reduced(name, results[name], along)
         if reduced is not None:
@@ -258,6 +261,7 @@ def _reduced(
             variable = variable.isel({dim: -1})
     inner = [dim for dim in variable.dims if dim not in axes]
     values = variable.transpose(*axes, ...).astype(np.float64)
+    # those are minima over trials; negative values stand for none
     if quantity(name).statistic != "mean":
         return np.asarray(values.where(values >= 0).min(inner))
     return np.asarray(values.mean(inner))

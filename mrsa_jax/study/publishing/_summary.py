@@ -167,6 +167,7 @@ class Row:
         """Weak T, or its bounds."""
         if self.weak_lower is None or self.weak_upper is None:
             return None
+        # bounds that meet are one number
         ends = dict.fromkeys((self.weak_lower, self.weak_upper))
         return "-".join(map(str, ends))
 
@@ -246,7 +247,9 @@ def _row(scheme: xr.Dataset) -> Row:
         scheme=str(scheme["scheme"].values),
         strong_privacy=int(learnt.min()) if learnt.size else None,
         num_clients=scheme.sizes["client"],
+        # after round j, j + 1 rounds are done
         first_exposed_after=int(exposed.min()) + 1 if exposed.size else None,
+        # only if every client of every trial is exposed
         all_exposed_after=int(first.max()) + 1 if exposed.size == first.size else None,
         cardinality_error=error if np.isfinite(error) else None,
         skipped_rounds=float(scheme["skipped"].sum("round").mean()),
@@ -376,12 +379,14 @@ def _under(
 
 def _ends(values: list[str]) -> str:
     """Return the first and the last of some sorted words, or the only ones."""
+    # a step of the whole length takes the first and the last
     return " to ".join(values[:: max(1, len(values) - 1)])
 
 
 def _attribute_sentence(rows: tuple[Row, ...]) -> str:
     """Report the bound of blocks on tests of what a client is; "" without blocks."""
     targets = {
+        # a history may look better than what its scheme keeps for any number of rounds
         row.scheme: min(row.strong_privacy, row.guaranteed_privacy)
         for row in rows
         if row.lasts and row.strong_privacy is not None and row.strong_privacy > 1
@@ -504,6 +509,7 @@ def attained_word(error: float) -> str:
     """Return the number of clients that hide one whose estimate has this error."""
     if error >= 1.0:
         return "no better than by guessing zero"
+    # hidden among h means an error of 1 - 1/h, solved for h
     return f"among {hidden_words(1.0 / (1.0 - error))}"
 
 

@@ -53,6 +53,7 @@ def save_audit(folder: StudyFolder, findings: AuditFindings) -> None:
         save_charts(charts, folder.path)
     group = audit.group
     if group is not None and group.support:
+        # the plain sum of the smallest group, unless that is the recipe already
         plain = Recipe.of(log, group.witness, group.support)
         if plain != audit.recipe:
             _write_lines(folder.path / "plain_sum.csv", plain.lines())
@@ -206,6 +207,7 @@ def _covariance(file: pathlib.Path, clients: Sequence[Any]) -> np.ndarray:
             return np.asarray(np.load(file, allow_pickle=False))
         with file.open(encoding="utf-8-sig", newline="") as stream:
             first, *lines = list(csv.reader(stream))
+        # a square matrix has as many lines as columns, and names make one more
         is_named = len(lines) == len(first)
         rows = lines if is_named else [first, *lines]
         values = np.array([[float(cell) for cell in row] for row in rows])
@@ -219,6 +221,7 @@ def _covariance(file: pathlib.Path, clients: Sequence[Any]) -> np.ndarray:
     rule = "must name each client of the log once in its first line"
     require(not missing, "covariance", rule, missing[:3])
     places = [names.index(name) for name in wanted]
+    # rows and columns in the order of the log's clients
     return np.asarray(values[np.ix_(places, places)])
 
 

@@ -68,6 +68,7 @@ def code_dim(config: AggregationConfig, is_segmented: bool, dim: int) -> int:
     """
     if config.clip_norm is None or is_segmented:
         return dim
+    # step and norm do not matter for the number of coordinates
     return quantize.lattice(1.0, 1.0, dim).padded_dim
 
 
@@ -110,6 +111,7 @@ def build_bounded(
         mechanism = build_mechanism(config, cohort_size, dim)
         return mechanism.quantizer, mechanism.noise
     clip_norm, bits = float(config.clip_norm or 0.0), config.modulus_bits
+    # half of the ring for each sign, divided by the clients in a sum
     most = (2 ** (bits - 1) - 1) // cohort_size  # of one client's code
     # rounding can lengthen the padded update by half a step in each coordinate
     padded = 1 << (dim - 1).bit_length()
@@ -153,11 +155,13 @@ def guaranteed_privacy(
     protocol = protocol or ProtocolConfig()
     k, block = sizes_of(selector)
     loses = loses or protocol.step_dropout_rate > 0
+    # a cohort of all: each round is the same block, or none
     is_one = k == selector.num_clients and not (
         loses and protocol.split_policy == "drop_block"
     )
     target = selector.num_clients if is_one else block
     stated = int(getattr(selector, "privacy_target", 1))
+    # a lost client leaves a sum that the selector did not choose
     if loses and protocol.split_policy != "abort":
         stated = 1
     graph = Graph.parse(protocol.graph)
@@ -170,6 +174,7 @@ def guaranteed_privacy(
     if segments is None or segments.is_plain or k is None:
         return max(target, stated)
     columns = zip(segments.column_sizes(k, block), segments.cuts, strict=True)
+    # each subgroup of a group must hold whole blocks too
     holds = all(size % (cut * block) == 0 for size, cut in columns)
     return block if holds else 1
 
@@ -177,6 +182,7 @@ def guaranteed_privacy(
 def build_selector(scheme: Scheme, population: PopulationConfig) -> selection.Selector:
     """Return the selector of a scheme over a population."""
     sizes = population.num_clients, population.cohort_size
+    # only plain parameters can be keys of the cache
     is_plain = all(
         isinstance(parameter, str | int | float) for parameter in scheme.parameters
     )
@@ -247,6 +253,7 @@ def build_online(
     `clients` are needed where rates follow from their labels.
     """
     name = population.availability.partition(":")[0]
+    # a list of rates cannot be a key of the cache
     hashable = dataclasses.replace(
         population, dropout_rates=tuple(population.dropout_rates)
     )
@@ -276,6 +283,7 @@ def _new_online(
         shares = dataclasses.replace(
             population, dropout_rates=tuple(i / count for i in range(count))
         )
+        # fractions i / count come back as i, dealt out among the clients
         return np.rint(build_rates(seed, shares) * count).astype(np.int32)
 
     return model.row.build(rates, rates_given, places, *model.parameters)
@@ -355,6 +363,8 @@ def build_mesh(
     wanted = config.devices
     if wanted is None:
         is_one = config.memory_gib is not None or work < _WORTH_SHARING
+        # devices of a CPU share its memory; accelerators have their own, and all are
+        # used
         wanted = 1 if platform() == "cpu" and is_one else len(devices)
     rule = "must be no more than there are"
     require(wanted <= len(devices), "devices", rule, wanted, len(devices))
@@ -387,6 +397,7 @@ def build_rule(
         return None
     size, block = sizes_of(selector)
     n = selector.num_clients if size is None else size
+    # any number of clients suits a complete graph whose threshold is a majority
     free = Graph.parse(protocol.graph).row.is_complete and protocol.threshold is None
     rule = (
         "must be complete, with no threshold given, where cohorts differ in size (a "
@@ -410,6 +421,7 @@ def build_rule(
             "threshold"
         )
         require(not protocol.allow_unmasking_risk, "allow_unmasking_risk", rule, True)
+    # a given one is checked, not raised
     if threshold is not None:
         check_reachable(threshold, n)
         check_threshold(protocol, threshold, least_safe_threshold(graph, n))

@@ -97,8 +97,10 @@ def attack_whole(
     width = int(getattr(aggregator, "num_participants", largest))
     # one cohort at a time, by the program that has trained the rounds; the last cohort
     # is filled up with the first clients
+    # rounded up by negating twice, without floats
     cohorts = np.arange(-(-clients // width) * width).reshape(-1, width) % clients
     parts = [frozen.updates(cohort, mesh) for cohort in cohorts]
+    # without the repeated clients of the last cohort
     updates = np.concatenate(parts)[:clients]
     state = aggregator.init()
     sums = []
@@ -106,6 +108,7 @@ def attack_whole(
     for done, row in enumerate(rows, 1):
         members, present = padded_slots(participation[row], width)
         index = int(row if rounds is None else rounds[row])
+        # the round's key, so a client rounds alike in all sums of a round
         noise = round_key(frozen.key, index, Stream.QUANTIZATION)
         if present.sum() == 1:
             # a client apart from the others in its round's graph: its input is the sum
@@ -131,6 +134,7 @@ def attack_whole(
         )
         if int(out.status) == Status.OK:
             learnt.append(row)
+            # the mean times the weight is the sum, for which P has the weights
             sums.append(np.asarray(out.update, np.float64) * float(out.total_weight))
         progress(done, len(rows))
     if not sums:
@@ -170,6 +174,7 @@ def attack_segments(
     truth = frozen.updates(np.arange(cohorts.shape[1])).astype(np.float32, copy=False)
     sent: np.ndarray = truth
     if aggregation.clip_norm is not None:
+        # clients shorten what they send, but are judged by their whole update
         norm = jnp.float32(aggregation.clip_norm)
         sent = np.stack([quantize.shortened(on_device(row), norm) for row in truth])
     sums = [
@@ -192,6 +197,7 @@ def attack_segments(
             for place in np.flatnonzero(history.rounds[segment] == index):
                 clients = np.flatnonzero(history.participation[segment][place])
                 block = layout.blocks[int(history.blocks[segment][place])]
+                # int64: the type of single codes may not hold their sum
                 total = codes[slot_of[clients], start:stop].sum(axis=0, dtype=np.int64)
                 if noise is not None:
                     # the representative of the residue that is nearest to the middle
@@ -200,6 +206,7 @@ def attack_segments(
                     low = middle - block.modulus // 2
                     total = (total - low) % block.modulus + low
                 step = 2 * clip / (block.num_levels - 1)
+                # code c of a client stands for c * step - clip
                 sums[segment][place] = total * step - clip * len(clients)
         progress(done, len(rounds))
     estimates = np.zeros(truth.shape, np.float64)

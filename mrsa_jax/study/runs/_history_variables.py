@@ -37,7 +37,7 @@ _AFTER_EACH_ROUND = (
     "aggregation_cardinality",
 )
 EVERYTHING = (TRAJECTORIES, *DETAILS)
-"""What a study keeps, and a sweep where it is asked to."""
+"""Variables that a study keeps, and a sweep on request."""
 
 
 def history_variables(
@@ -87,6 +87,7 @@ def history_values(
     """
     names = [name for name in _AFTER_EACH_ROUND if name not in (*UPDATES, *LASTING)]
     paths = {name: getattr(history, name) for name in names} | dict(updates or {})
+    # a path's last entry is its value at the end, also where it is the only one
     values = {name: path[..., -1] for name, path in paths.items()}
     first = history.first_exposure
     values["first_exposed_round"] = _trial.earliest(first, axis=-1)
@@ -116,6 +117,7 @@ def study_variables(
         values = np.stack([point[stored] for point in points])
         about = _AT_END[name] if is_path else DETAILS[name]
         if name in ("strong_privacy", "first_exposure"):
+            # points keep -1 in integers; studies are read by xarray's means
             values = nan_if_negative(values)
         dims = ("scheme", *axes, *(about.dims or ("round",)))
         variables[name] = (dims, values, about.facts)
@@ -189,6 +191,7 @@ def known_before(
     """
     segments = None if isinstance(config, SimulateConfig) else config.hetero
     selectors = [_build.build_selector(scheme, config.population) for scheme in schemes]
+    # only models of independent rounds have rates for each client
     is_known = config.protocol.is_plain and hasattr(available, "dropout_rates")
     return scheme_variables(
         rates,

@@ -75,6 +75,7 @@ def point_measures(
     """
     measures: dict[str, Any] = {}
     if result.drift is not None and result.diverged_round is None:
+        # one time, the end, as a point has one number each
         drift = measured(result.drift, played, times=1)
         measures = {name: np.ravel(drift[name])[-1] for name in OF_DRIFT}
     aggregation = setting.config.aggregation
@@ -139,7 +140,9 @@ def spent(setting: Setting, played: Played) -> dict[int, dict[str, float]]:
     if not config.aggregation.is_noisy:
         return {}
     every, last = config.training.evaluate_every, config.rounds - 1
+    # each tested round, and the last one in any case
     tests = np.union1d(np.arange(every - 1, config.rounds, every), [last])
+    # without a result: of the sums that are planned
     ledger = _account(setting, None, played).ledger
     paths = _over_tests(ledger, tests, config.aggregation.target_delta)
     return {
@@ -149,7 +152,7 @@ def spent(setting: Setting, played: Played) -> dict[int, dict[str, float]]:
 
 
 class _Account(NamedTuple):
-    """What sums have spent, and why.
+    """The privacy loss of sums, with its causes.
 
     Attributes:
         ledger: Spent by each client.
@@ -182,11 +185,13 @@ def _account(
     else:
         last = None if result is None else result.diverged_round
         mechanism = segments.aggregator(b"", aggregation)
+        # a training that diverged has spent only up to that round
         sums = played.sums if last is None else played.sums.until(last + 1)
         step = segments.coarsest_step(aggregation)
         chance = segments.wrap_probability(aggregation)
     # rounding to the lattice lets a client add a little more than the clip norm
     deviation = aggregation.noise_multiplier * float(aggregation.clip_norm or 0.0)
+    # the ledger's unit is the sensitivity, not the clip norm
     multiplier = deviation / mechanism.sensitivity
     ledger = dp.ledger(sums, multiplier, planned=size)
     return _Account(ledger, mechanism, sums, step, chance)
@@ -211,7 +216,7 @@ def _over_tests(
 
 
 def measured(drift: Drift, played: Played, times: int = _TIMES) -> dict[str, Any]:
-    """Return what the drift of updates means for clients, by variable.
+    """Return the effects of the updates' drift on clients, by variable.
 
     The names of the layers are under `layer`. With segments, or if memory is unknown,
     bits and sizes are nan.
@@ -224,6 +229,7 @@ def measured(drift: Drift, played: Played, times: int = _TIMES) -> dict[str, Any
     participation = played.history.participation
     ends = _ends(len(participation), times)
     correlation = np.full(max(1, len(participation) - 1), np.nan)
+    # lags count from 1; those that were not measured stay nan
     correlation[drift.lags - 1] = drift.correlation
     pairs = np.zeros(len(correlation))
     pairs[drift.lags - 1] = drift.pairs
@@ -233,17 +239,21 @@ def measured(drift: Drift, played: Played, times: int = _TIMES) -> dict[str, Any
     lasting = np.full(1, np.nan)
     mates = capped = np.nan
     if played.segments is None and np.isfinite(drift.memory) and len(P):
+        # a copy of P for each end, with the later sums set to zero
         so_far = P * (rounds < ends[:, None])[:, :, None]
         kernel = drift.kernel(rounds)
         bits = np.asarray(privacy.information(so_far, kernel))
         hidden = np.asarray(privacy.hidden_among(P, memory=kernel))
+        # inf: in no sum
         hidden = hidden[~np.isinf(hidden)]
         if 0.0 < drift.lasting < 1.0:
+            # share 0 or 1 leaves nothing to separate
             constant = what_never_changes(P, rounds, drift.lasting)
             lasting = np.asarray(privacy.hidden_among(P, **constant))
             lasting = lasting[~np.isinf(lasting)]
         mates = _by_mates(drift, P)
         capped = _capped(drift.mates_correlation, privacy.strong_privacy(P) or 1)
+    # clients about whom nothing is revealed yet do not count in the median
     seen = [row[row > 0] for row in bits]
     return {
         **{f"update_{name}": getattr(drift, name) for name in _FITTED},
@@ -279,6 +289,7 @@ def _capped(kappa: float, mates: int) -> float:
         kappa: Correlation of the updates of mates.
         mates: T of the clients that always move together.
     """
+    # variance of the mean of `mates` equally correlated updates, over that of one
     share = (1 + (mates - 1) * kappa) / mates if mates > 1 else 1.0
     return np.inf if share <= 0 else 1 / share
 
@@ -291,6 +302,7 @@ def _by_mates(drift: Drift, history: np.ndarray) -> float:
     variance, memory, share = np.full((3, history.shape[1]), np.nan)
     is_known = drift.client_spread > 0
     clients = drift.clients[is_known]
+    # the others stay nan: their drift was not measured
     variance[clients] = drift.client_spread[is_known] ** 2
     memory[clients] = drift.client_memory[is_known]
     share[clients] = drift.client_lasting[is_known]

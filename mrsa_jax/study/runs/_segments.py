@@ -50,8 +50,10 @@ def client_rates(seed: int, config: SegmentConfig, num_clients: int) -> np.ndarr
     rates = np.asarray(config.client_rates, np.float64) * 1e6
     # the places of the rates in [0, 1], spread as dropout rates are
     places = np.linspace(0.0, 1.0, len(rates)) if len(rates) > 1 else np.zeros(1)
+    # 1: another stream than that of the dropout rates
     key = fold(as_key(seed), int(Stream.ASSIGNMENT), 1)
     spread = np.asarray(assign_rates(key, places.tolist(), num_clients), np.float64)
+    # places are multiples of 1 / (n - 1), so rounding finds the index again
     return np.asarray(rates[np.rint(spread * (len(rates) - 1)).astype(np.int64)])
 
 
@@ -99,12 +101,14 @@ class SegmentStudy:
 
     def coarsest_step(self, aggregation: AggregationConfig) -> float:
         """Return the largest step of a block's lattice, in units of updates."""
+        # the fewest levels have the widest steps
         return 2 * aggregation.clip / (min(self.layout.levels) - 1)
 
     def wrap_probability(self, aggregation: AggregationConfig) -> float:
         """Bound the probability that a coordinate of any sum wraps round."""
         noise = self.noise(aggregation)
         ends = (-aggregation.clip, aggregation.clip)
+        # blocks that are alike have the same bound
         kinds = {
             (block.num_levels, len(block.members), block.modulus)
             for block in self.layout.blocks
@@ -123,7 +127,7 @@ class SegmentStudy:
     def play(
         self, survivors: np.ndarray, *, at_end: bool = False
     ) -> tuple[_trial.History, hetero.SegmentHistory]:
-        """Return what a server can know of rounds, and the sums by segment.
+        """Return the server's knowledge of rounds, and the sums by segment.
 
         Args:
             survivors: bool[J, 5, N], V0 to V4 of each round.
@@ -143,6 +147,7 @@ class SegmentStudy:
             members.append(clients)
             sends.append(alive[3])
             status.append(outcome.block_status)
+            # in place: `summed` is a row of `participation`
             summed[clients[outcome.summed & (outcome.status == Status.OK)]] = True
         history = hetero.segment_participation(
             self.layout,
@@ -171,11 +176,13 @@ class SegmentStudy:
         slots = layout.num_participants
         level, tolerated, seconds = np.full((3, len(survivors)), np.nan)
         slowest = []
+        # at one bit per second, times are the bits that each slot sends
         equal = hetero.costs.communication_times(layout, np.ones(slots))
         group_of = np.zeros(slots, np.int64)
         for group, column in enumerate(layout.columns):
             group_of[list(column)] = group
         matrix = np.asarray(layout.matrix)
+        # cached: most rounds have the groups and counts of an earlier one
         level_of = functools.cache(
             lambda groups: hetero.privacy_level(_matrix_of(matrix, groups))
         )
@@ -191,10 +198,12 @@ class SegmentStudy:
                 slowest.append(group_of[taken.argmax()])
             is_summed = summed[number, members]
             if is_summed.any():
+                # the clients of each group in the sum
                 counts = np.bincount(group_of, is_summed, len(layout.columns))
                 level[number] = level_of(tuple(np.flatnonzero(counts).tolist()))
                 tolerated[number] = tolerated_of(tuple(counts.astype(int).tolist()))
         return {
+            # fmin skips nan, the rounds without a sum
             "privacy_level": np.fmin.reduce(level, initial=np.nan),
             "privacy_level_most": np.fmax.reduce(level, initial=np.nan),
             "privacy_level_by_round": level,
@@ -214,7 +223,9 @@ class SegmentStudy:
 
         These are V3, unless so many were lost before that all of V3 refuse to send.
         """
+        # V0, V1 and V2: the cohort, its keys, its secret shares
         asked, advertised, shared = rows[:3].sum(axis=1)
+        # a majority of the cohort, and never fewer than two
         limit = max(asked // 2 + 1, 2) if self.threshold is None else self.threshold
         refuses = shared < limit <= advertised
         return np.zeros_like(rows[3]) if refuses else rows[3]
@@ -229,6 +240,7 @@ def _matrix_of(matrix: np.ndarray, groups: Sequence[int]) -> np.ndarray:
         for block in blocks:
             members = [place[group] for group in block if group in place]
             if len(members) > 1:
+                # a block is named by its first group, as labels of a matrix are
                 row[members] = members[0]
     return labels
 
@@ -236,7 +248,7 @@ def _matrix_of(matrix: np.ndarray, groups: Sequence[int]) -> np.ndarray:
 def tolerated_by_rule(
     config: SegmentConfig, matrix: np.ndarray, counts: tuple[int, ...]
 ) -> int:
-    """Return how many attackers in any places a rule of `COMBINE` tolerates.
+    """Return the number of attackers, anywhere, that a rule of `COMBINE` tolerates.
 
     Args:
         config: Names the rule.
@@ -245,6 +257,7 @@ def tolerated_by_rule(
     """
     if config.combine == "mean":
         return 0
+    # `anywhere` needs no search: one node, as `together` is not used
     tolerance = hetero.tolerated_byzantine(
         matrix,
         trim=config.trim if config.combine == "trimmed" else None,
@@ -288,7 +301,9 @@ def build_segments(
     slowest = rates
     # groups hold whole blocks: each goes where its slowest client does
     if size // block >= len(sizes):
+        # blocks are runs of consecutive clients, so each row of the reshape is one
         slowest = np.repeat(rates.reshape(-1, block).min(axis=1), block)
+    # the last key sorts first: by rate, ties by number
     order = np.lexsort((np.arange(len(rates)), slowest))
     layout = hetero.segment_layout(
         config.segments,
@@ -317,6 +332,7 @@ def analyse_segments(
     least of any segment, the rank is the largest, and a client is exposed as soon as
     any segment of its update is. F and C are of the rounds' sums.
     """
+    # segments with equal sums are analysed once
     distinct: dict[bytes, _trial.History] = {}
     for rows, rounds in zip(history.participation, history.rounds, strict=True):
         key = rows.tobytes() + rounds.tobytes()
@@ -333,6 +349,7 @@ def analyse_segments(
     def least(name: str) -> np.ndarray:
         """Return the least of the segments, nan if there is none or one is unknown."""
         values = stack(name)
+        # nan with a rank of 0 only means that there is no sum yet
         is_unknown = (np.isnan(values) & (rank > 0)).any(axis=0)
         # no unknown value could be below 1, the value of an exposed client
         lowest = np.fmin.reduce(values)

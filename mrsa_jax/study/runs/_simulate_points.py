@@ -47,8 +47,10 @@ def simulate_bytes(config: Config, together: int = 1, *, at_end: bool = False) -
     if config.protocol.is_plain:
         rolled = _trial.rolled_bytes(trials, *shape)
         if at_end:
+            # histories that wait keep their booleans only; one at a time is analysed
             return (together - 1) * rolled + _trial.known_bytes(trials, *shape)
         return together * rolled + _trial.analysed_bytes(trials, *shape)
+    # the graph of a round has an edge for each pair of its cohort
     pairs = trials * min(population.cohort_size, population.num_clients) ** 2
     played = trials * shape[0] * shape[1] * _PER_CLIENT + pairs * _PER_PAIR
     # trials are analysed one by one, with a row for each round next to those of its
@@ -77,6 +79,7 @@ def stated_memory(config: Config) -> str:
 def group_of(config: SimulateConfig) -> Hashable:
     """Return the program that rolls a point's trials out, with its shapes."""
     rule = _rule(config)
+    # the seed changes numbers only, not the program
     online = _build.online_of_any_seed(config.seed, config.population)
     program = program_of((_selector(config), online, rule))
     return program, config.rounds, config.trials, rule is None
@@ -107,10 +110,11 @@ def variables(
 
 
 def together(config: SimulateConfig, machine: Machine) -> int:
-    """Return how many points' histories fit the memory at once."""
+    """Return the number of points whose histories fit the memory at once."""
     bound = machine.memory_bytes or _DEFAULT_BYTES
     clients = config.population.num_clients
     rolled = _trial.rolled_bytes(config.trials, config.rounds, clients)
+    # at least one, even if it alone exceeds the bound
     return max(1, min(_MOST_TOGETHER, bound // rolled))
 
 
@@ -118,6 +122,7 @@ def memory_bytes(
     config: SimulateConfig, machine: Machine, count: int, kept: Collection[str] = ()
 ) -> int:
     """Return about how many bytes the histories of some points need."""
+    # drifting updates are followed round by round, in any case
     at_end = TRAJECTORIES not in kept and config.memory is None
     return simulate_bytes(config, count, at_end=at_end)
 
@@ -142,6 +147,7 @@ def run_points(
     histories = _histories(configs, machine, together, first)
     at_end = TRAJECTORIES not in kept
     for config, cohorts in zip(configs, histories, strict=True):
+        # rounds of one client are not learnt, and count as skipped
         history = _trial.learnt_sums(cohorts)
         rounds = np.arange(config.rounds)
         updates = _updates(config, ((rows, rounds) for rows in history))
@@ -155,7 +161,7 @@ def run_points(
 def _updates(
     config: SimulateConfig, trials: Iterable[tuple[np.ndarray, np.ndarray]]
 ) -> dict[str, np.ndarray]:
-    """Return how many clients updates that drift are hidden among, [B, J].
+    """Return the sizes that drifting updates are hidden among, [B, J].
 
     `trials` are the rows of their sums, and the round of each. The same of what lasts
     of updates, if a part of them does.
@@ -186,9 +192,11 @@ def _determined(
     if config.values is None:
         return {}
     shares = np.full((2, len(trials)), np.nan)
+    # the first trials of the point, whichever range is computed here
     for place, rows in enumerate(trials[: max(0, _VALUED_TRIALS - first)]):
         if not len(rows):
             continue
+        # by the number of the trial, so that ranges can be computed apart
         seed = (config.seed + first + place) % 2**32
         rate = privacy.determined_rate(rows, config.values, 2, seed=seed, nodes=_NODES)
         shares[:, place] = rate.rate, rate.undecided
@@ -239,6 +247,7 @@ def _with_losses(
         num_trials=config.trials,
         first=first,
     )
+    # typed keys have no NumPy form, and nothing here needs them
     played = jax.device_get(rounds._replace(assignment_keys=None))
     trials = list(_trial.each_trial(played))
     updates = _updates(config, map(selection.learnt_rows, trials))
@@ -251,6 +260,7 @@ def _with_losses(
     values = history_values(_trial.joined(parts, np.stack), kept, updates)
     sums = [selection.learnt_rows(trial)[0] for trial in trials]
     values |= _determined(config, sums, first)
+    # skipped rounds had no cohort, so nothing failed in them
     is_failed = ~np.isin(played.status, (Status.OK, Status.SKIPPED))
     values["failed_rounds"] = is_failed.sum(axis=1).astype(np.int32)
     if "status" in kept:

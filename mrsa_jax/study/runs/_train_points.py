@@ -133,7 +133,7 @@ def is_trained(name: str) -> bool:
 
 
 def together(config: TrainConfig, machine: Machine) -> int:
-    """Return how many trainings fill the device, and no more than its memory.
+    """Return the number of trainings that fill the device within its memory.
 
     On a CPU one does. Fewer are lost if a process is killed.
     """
@@ -219,7 +219,7 @@ def run_points(
 
 
 def _learnt(result: federated.TrainingResult, *, at_end: bool) -> dict[str, Any]:
-    """Return how a training went, and how good its model is."""
+    """Return the outcome of a training, with the quality of its model."""
     last = result.diverged_round
     clipped = result.clipped_fraction[~np.isnan(result.clipped_fraction)]
     values: dict[str, Any] = {

@@ -109,6 +109,7 @@ def _reporter(
         return note
     history = entry.played.history
     paths = {name: np.asarray(getattr(history, name)) for name in _AFTER_EACH_ROUND}
+    # before the training, as uploads that fail are the exception
     spent = _measured.spent(setting, entry.played)
     training = {"scheme": entry.scheme.label, "seed": setting.config.seed}
 
@@ -125,6 +126,7 @@ def _reporter(
                     record[name] = value
             record |= spent.get(index, {})
         for callback in callbacks:
+            # a copy each, since a callback may change what it is given
             callback(dict(record))
 
     return report
@@ -169,6 +171,7 @@ def train_schemes(
             config.seed, config.population, setting.clients
         )
         before = known_before(config, schemes, available, rates)
+        # in the background, while the histories are rolled out
         compiling.rounds(setting, schemes)
         progress.stage("what the server can know", len(schemes))
         for scheme in schemes:
@@ -192,6 +195,7 @@ def train_schemes(
             _train_one(setting, entry, checkpoints, callbacks, beside, is_last=is_last)
             if logs is not None:
                 logs[entry.scheme.label] = log_of(setting, entry.played)
+            # in order: a table shows the first schemes complete, not scattered ones
             while finished < number and (is_last or entries[finished].is_done):
                 entries[finished].collect()
                 finished += 1
@@ -236,6 +240,7 @@ def _dataset(
         trained |= segment_variables([entry.played for entry in entries])
         variables["upload_rate"] = ("client", segments.rates, {"units": "bit/s"})
     measured, more_axes = _measured.variables(config, columns)
+    # the number of rounds that were done at each test
     evaluated = columns[0]["evaluated_rounds"] + 1
     return xr.Dataset(
         variables | trained | measured,
@@ -350,6 +355,7 @@ def _train_one(
             entry.played.history,
         )
     played = as_trained(setting, entry.played, result)
+    # some uploads failed: what was computed before the training is of other sums
     if played is not entry.played:
         entry.played = played
         entry.guaranteed = guaranteed(setting, entry.scheme, result)
@@ -369,6 +375,7 @@ def _train_one(
         entry.values["noise"] = _measured.accounted(setting, result, played)
     if result.drift is not None:
         measure = in_context(_measured.measured)
+        # one worker thread, so this is done before the attack that follows
         entry.awaited["drift"] = beside.submit(measure, result.drift, played)
     if isinstance(config, TrainConfig):
         if played.is_plain:
@@ -385,6 +392,7 @@ def _train_one(
     if is_last or setting.mesh is not None:
         entry.values["reconstruction_error"] = attack(progress)
     else:
+        # silent: the next training reports its progress meanwhile
         future = beside.submit(in_context(attack), Silent())
         entry.awaited["reconstruction_error"] = future
 
@@ -401,6 +409,7 @@ def _attack(
     rows = played.history.participation
     rounds = None
     if played.rounds is not None and played.segments is None:
+        # a round with dropouts may reveal several sums, or none
         rows, rounds = selection.learnt_rows(played.rounds)
     progress.stage(f"{entry.scheme.label}: attack", _trial.rounds_with_sums(rows))
     frozen = _frozen.Frozen(config.seed, training, parameters)

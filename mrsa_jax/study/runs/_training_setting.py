@@ -123,12 +123,14 @@ def play(
         cohorts = np.asarray(rolled)
     else:
         rounds = lossy_rounds(config, selector, available, rule)
+        # V0: the clients that the server asked
         cohorts = np.asarray(rounds.survivors)[:, 0]
     if segments is not None:
         history, sums = segments.play(_survivors(cohorts, rounds), at_end=at_end)
         return Played(history, cohorts, rounds, segments=segments, sums=sums)
     if rounds is None:
         cohorts = _trial.learnt_sums(cohorts)
+        # what compiles the analysis must be done before it is called
         ready()
     return _whole(setting, cohorts, cohorts, rounds, rule, at_end=at_end)
 
@@ -186,6 +188,7 @@ def as_trained(
     until = slice(None if last is None else last + 1)
     participation = result.participation[until]
     survivors = played.survivors[until].copy()
+    # an upload that failed never arrived: out of V3 and V4
     survivors[:, 3:] &= ~result.failed_uploads[until, None]
     rounds = played.rounds
     if rounds is not None:
@@ -222,13 +225,14 @@ def guaranteed(
         config.hetero,
         loses=result is not None and bool(result.failed_uploads.any()),
     )
+    # a client of weight 0 counts in a block, but hides no one
     nothing = 0 if setting.weights is None else int((setting.weights == 0).sum())
     return max(1, lasting - nothing)
 
 
 @dataclasses.dataclass
 class Setting:
-    """What the trainings of all schemes share."""
+    """Everything that the trainings of all schemes share."""
 
     config: DemoConfig | TrainConfig
     dataset: Any
@@ -264,7 +268,7 @@ class Setting:
 
     @property
     def sharing(self) -> int:
-        """How many of the devices share one memory."""
+        """Number of devices that share one memory."""
         on_cpu = self.mesh is not None and platform() == "cpu"
         return self.mesh.size if on_cpu else 1
 
@@ -288,6 +292,7 @@ class Setting:
         """Return the peak of devices that share memory, within its bound; state it."""
         if num_slots not in self.stated:
             needed = self.peak_bytes(num_slots)
+            # the training stays within its bound by computing fewer clients at once
             within = min(needed, self.memory_bytes or needed) * self.sharing
             self.stated[num_slots] = within
             words = memory_words(
@@ -367,11 +372,12 @@ def shared_training(
 
 
 def num_slots(played: Played) -> int:
-    """Return how many participants the aggregator of a scheme has room for."""
+    """Return the number of participants that a scheme's aggregator has room for."""
     if played.segments is not None:
         return int(played.segments.layout.num_participants)
     if played.rule is not None:
         return int(played.rule.num_participants)
+    # at least 2, as a sum of fewer is withheld
     return int(played.history.participation.sum(axis=1).max(initial=2))
 
 

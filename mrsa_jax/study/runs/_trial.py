@@ -71,6 +71,7 @@ class History:
         first = self.first_exposure.reshape(-1, self.first_exposure.shape[-1])
         counts = np.zeros((len(first), shape[-1]), np.int32)
         trial, client = np.nonzero(first >= 0)
+        # unbuffered: several clients may be exposed in one round of a trial
         np.add.at(counts, (trial, first[trial, client]), 1)
         return np.cumsum(counts, axis=1, dtype=np.int32).reshape(shape)
 
@@ -83,6 +84,7 @@ class History:
 def earliest(first: np.ndarray, axis: int) -> np.ndarray:
     """Return the earliest round along an axis, int32; -1 (never) if all are -1."""
     never = np.iinfo(np.int32).max
+    # -1 would be the minimum, so never is replaced by the largest integer
     least = np.where(first >= 0, first, never).min(axis=axis)
     return np.where(least == never, -1, least).astype(np.int32)
 
@@ -154,6 +156,7 @@ def quick_bounds(
     a combination.
     """
     P = with_weights(history.participation, weights) != 0
+    # the larger of J^2 N and J N^2 bounds the products of rows below
     if max(P.shape) * P.size > _MOST_PRODUCTS:
         return None
     rows = P.astype(np.float32)  # counts below 2**24 are exact
@@ -174,14 +177,19 @@ def quick_bounds(
             2 * names + P[j], return_inverse=True, return_counts=True
         )
         seen |= P[j]
+        # the first name is 0, of columns of zeros, unless each client has been in a sum
         smallest[j] = members[0 if seen.all() else 1 :].min(initial=P.shape[1])
+        # names count from 0, so without zeros there is one set more
         columns[j] = names.max() + bool(seen.all())
     upper = np.minimum.accumulate(lightest)
     strong = history.strong_privacy
     is_exposed = history.exposed_clients > 0
+    # the sums span all sets of equal columns, and the smallest is a combination
     upper = np.where(history.rank == columns, np.minimum(upper, smallest), upper)
     upper = np.where(is_exposed, 1, upper)
+    # the precision is taken off before rounding up: 3.0000000001 is 3, not 4
     hidden = np.ceil(np.nan_to_num(history.hidden_among_worst) * (1 - _NINE_DIGITS))
+    # 2, as without an exposed client no combination has a single client
     lower = np.where(is_exposed, 1, np.maximum(np.maximum(strong, hidden), 2))
     lower, upper = np.where(strong > 0, (lower, upper), -1).astype(np.int32)
     return lower, upper
@@ -221,6 +229,7 @@ def analysed_bytes(
     trials: int, rounds: int, clients: int, *, at_end: bool = False
 ) -> int:
     """Return about how many bytes it takes to analyse the histories of a part."""
+    # what runs is padded to a power of two of trials
     together = 1 << (trials_at_once(trials, rounds, clients) - 1).bit_length()
     entries = together * rounds * clients
     is_little = at_end and keeps_little(rounds, clients)
@@ -236,6 +245,7 @@ def _analyse(history: np.ndarray, at_end: bool, weights: np.ndarray | None) -> H
         return _analyse_each_round(sums, participation)
     counts = summary.counts
     rounds = np.float32(history.shape[1])
+    # F: most less fewest participations, over the rounds
     spread = counts.max(axis=1, keepdims=True) - counts.min(axis=1, keepdims=True)
     total = counts.sum(axis=1, keepdims=True, dtype=np.int64)
     return History(
@@ -260,6 +270,7 @@ def filled_up(history: np.ndarray) -> np.ndarray:
     more = bucket(rounds)
     if trials * more * clients > LITTLE:
         return history
+    # empty rounds at the end change no path before them
     return np.pad(history, ((0, 0), (0, more - rounds), (0, 0)))
 
 
@@ -331,10 +342,13 @@ def analyse_sums(
     empty = np.zeros((num_rounds, clients), rows.dtype)
     spare = np.zeros((room - len(rows), clients), rows.dtype)
     history = np.concatenate([np.concatenate([rows, empty])[order], spare])
+    # the row of zeros that closes each round, where its paths are read
     ends = np.cumsum(1 + np.bincount(rounds, minlength=num_rounds)) - 1
     analysed = analyse(history, at_end=at_end)
+    # the first end that is not before a row is that of its round
     round_of = np.searchsorted(ends, np.arange(len(history)))
     first = analysed.first_exposure
+    # at the end there is one entry; else that after each round's last sum
     places: Any = slice(-1, None) if at_end else ends
     paths = ("strong_privacy", "rank", "hidden_among_worst", "hidden_among_median")
     return History(
@@ -395,7 +409,9 @@ def _after_each_round(
         hidden = privacy.hidden_among_trajectory(
             rows, quantiles=WORST_AND_MEDIAN, **settings
         )
+        # the first entry is for rounds before any sum
         path = np.concatenate([path, np.asarray(hidden)])
+    # sums of a round count as soon as it is over, hence `right`
     sums_so_far = np.searchsorted(rounds, np.arange(num_rounds), side="right")
     return np.asarray(path[sums_so_far])
 
@@ -409,6 +425,7 @@ def learnt_sums(cohorts: Any) -> np.ndarray:
     history = np.asarray(cohorts, np.bool_)
     sizes = np.count_nonzero(history, axis=-1, keepdims=True)
     is_withheld = (sizes > 0) & (sizes < FEWEST_IN_A_SUM)
+    # only then, as a large history is copied otherwise
     return np.where(is_withheld, False, history) if is_withheld.any() else history
 
 

@@ -100,6 +100,7 @@ class Setting:
         else:
             ring = 2 ** (16 if config.modulus_bits is None else config.modulus_bits)
         named = graph_of(config, n)
+        # after the graph, whose degree decides which threshold is safe
         t = least_safe_threshold(named, n) if t is None else t
         return cls(config, named, named.build(n), t, ring)
 
@@ -129,10 +130,13 @@ class Setting:
         n = self.config.num_clients
         key = round_key(trial_key(as_key(self.config.seed), 0), 0, Stream.STEPS)
         steps = availability.independent_steps(self.config.step_dropout_rate)
+        # a copy that can be written to: arrays of JAX are read-only views
         alive = np.array(steps.sample(key, on_device(np.ones(n, np.bool_))))
         count = round(self.config.dropped_before_unmasking * n)
+        # V2: clients that have shared their secrets, and so can leave before unmasking
         sharing = np.flatnonzero(alive[2])
         lost = self._generator(1).permutation(sharing)[:count]
+        # out of V3 and V4: their padded inputs never arrive
         alive[3:, lost] = False
         return alive
 
@@ -147,6 +151,7 @@ class Setting:
 
     def secret_seed(self) -> bytes:
         """Return the seed of the round's secrets, regardless of its print and model."""
+        # these change nothing in the round, so its secrets must not depend on them
         plain = dataclasses.replace(
             self.config, json=False, up_mbits=None, compute_slowdown=1.0
         )
@@ -260,8 +265,10 @@ def log10_bounds(setting: Setting) -> dict[str, float]:
     n, p, q, t = _numbers(setting)
     if p is None:
         return {}
+    # logarithms of bounds that exceed 1 are cut to 0
     first_moment = min(0.0, secagg.failures.log_reliability_first_moment(n, p, q, t))
     natural = (
+        # a union: no sum if shares are missing, or if fewer than two inputs came
         min(0.0, float(np.logaddexp(first_moment, log_too_few(n, q)))),
         secagg.reliability_bound(n, p, q, t),
         secagg.failures.exact_reliability_union_bound(n, p, q, t),
@@ -275,9 +282,11 @@ def log10_bounds(setting: Setting) -> dict[str, float]:
 
 def log_too_few(n: int, q: float) -> float:
     """Return log P(|V3| < 2), exactly: each client is lost in one of three steps."""
+    # 1 - (1 - q)^3, multiplied out so that a small q does not cancel
     lost = q * (3.0 - 3.0 * q + q * q)
     if lost == 0.0:
         return -math.inf
+    # lost^n + n (1 - lost) lost^(n - 1), with lost^(n - 1) taken out
     return (n - 1) * math.log(lost) + math.log(lost + n * (1.0 - lost))
 
 
@@ -310,6 +319,7 @@ def _rare(
     )
     rare = {name: _rare_rate(getattr(rare_rates, name)) for name in names}
     if rates.no_sum.count == 0:
+        # the upper end for unreliable rounds, plus the exact chance of too few inputs
         upper = float(np.logaddexp(rare_rates.unreliable.log_upper, log_too_few(n, q)))
         most = {
             "log10_upper": as_json(log10(min(0.0, upper))),
@@ -390,6 +400,7 @@ _TRACED = ("seed", "connection_probability", "step_dropout_rate", "threshold")
 def group_of(config: SecaggConfig) -> Hashable:
     """Return the settings that select the program; the others are its numbers."""
     check_risk(Setting.of(config))
+    # numbers that a compiled program takes as arguments do not part groups
     content = {name: v for name, v in to_dict(config).items() if name not in _TRACED}
     return json.dumps(content, sort_keys=True)
 
@@ -476,5 +487,6 @@ def joined(
         for part, count in zip(parts, trials, strict=True)
     )
     values: dict[str, Any] = parts[1] | {"mean_survivors": arrived / total}
+    # rates and intervals do not add up: they are computed from the summed counts
     values |= _rate_values({name: Rate.of(n, total) for name, n in counts.items()})
     return {name: np.asarray(value) for name, value in values.items()}

@@ -72,6 +72,7 @@ def run_round(config: SecaggConfig, progress: Progress) -> Findings:
     )
     content = _content(setting, fidelity, adjacency, outcome, at_risk)
     modulus = setting.modulus
+    # a power of two has one bit, which subtracting 1 clears
     is_power = modulus & (modulus - 1) == 0
     ring = f"2**{modulus.bit_length() - 1}" if is_power else str(modulus)
     title = (
@@ -85,6 +86,8 @@ def run_round(config: SecaggConfig, progress: Progress) -> Findings:
 def _check_risk(setting: Setting, adjacency: np.ndarray) -> int:
     """Count clients that CCESA's Appendix F attack could unmask; 0 unless allowed."""
     count = int(secagg.unmasking_risk(adjacency, setting.threshold).sum())
+    # more than half of the largest neighbourhood, itself included, as the attack needs
+    # two disjoint sets of t
     safe = (int(adjacency.sum(axis=1).max()) + 1) // 2 + 1
     rule = (
         f"must be at least {safe} in this graph, or CCESA's Appendix F attack could "
@@ -109,8 +112,10 @@ def _summed(
             *arguments, entropy=entropy, progress=stages(progress), **options
         )
     else:
+        # a pad for each edge, made once for both ends, and one of each client itself
         words = (adjacency.sum() // 2 + len(adjacency)) * config.dim
         is_first = bool(words > _MOST_TWICE)
+        # the second round is compiled, so its times are the ones to report
         for stage in ["round, with compilation"] + ["round, compiled"] * (not is_first):
             progress.stage(stage, 1)
             result = secagg.aggregate(
@@ -119,6 +124,7 @@ def _summed(
             progress.update(1, 1)
     alive, is_right = result.transcript.survivors, None
     if result.status == Status.OK:
+        # V3: the clients whose padded inputs arrived, which are in the sum
         total = inputs[alive[3]].sum(axis=0, dtype=np.uint64)
         plain = total % np.uint64(setting.modulus)
         is_right = bool(np.array_equal(result.total, plain))
@@ -138,6 +144,7 @@ def _sets(setting: Setting, adjacency: np.ndarray, survivors: np.ndarray) -> _Ro
     """Judge a round without its pads."""
     t, signs, size = setting.threshold, None, (setting.config.dim, setting.modulus)
     plan = secagg.complete_plan(len(adjacency), *size)
+    # clients that received too little leave the round, in whatever step they were
     alive = heeded(plan, adjacency, survivors, t).survivors
     if setting.config.consistency:
         alive, signs = signing(adjacency, alive, t)
@@ -176,6 +183,7 @@ def _content(
     config, alive = setting.config, outcome.survivors
     n, arrived = config.num_clients, int(alive[3].sum())
     size = (config.dim, setting.modulus)
+    # SecAgg with a majority as threshold, to compare with
     complete = secagg.round_costs(~np.eye(n, dtype=bool), alive, n // 2 + 1, *size)
     plain = secagg.fedavg_costs(arrived, *size) if arrived else None
     return {
@@ -232,6 +240,7 @@ def _modelled(
         name: float(seconds) * config.compute_slowdown
         for name, seconds in usual.items()
     }
+    # 1 Mbit/s is 1.25e5 bytes per second; downlinks are ten times as fast
     model = secagg.costs.latency_model(
         up_bytes_per_second=config.up_mbits * 1.25e5,
         down_bytes_per_second=config.up_mbits * 1.25e6,

@@ -1,1 +1,1 @@
-"""Settings of commands: their fields, tables of names, files, and checks without JAX."""
+"""Settings of commands: fields, tables of names, files, and checks without JAX."""

@@ -45,6 +45,7 @@ def framed(header: Mapping[str, Any], values: Mapping[str, Any]) -> bytes:
     arrays = []
     for name, value in values.items():
         array = np.asarray(value)
+        # the fastest level: a point should not wait for its compression
         parts.append(zlib.compress(array.tobytes(), 1))
         arrays.append([name, array.dtype.str, array.shape, len(parts[-1])])
     text = json.dumps({**header, "arrays": arrays}, separators=(",", ":")).encode()
@@ -65,6 +66,7 @@ def _payload(file: Any, place: int, end: int) -> bytes | None:
     if magic != _MAGIC or length > end - place - _HEAD.size:
         return None
     payload = file.read(length)
+    # a digest also rejects a mark that occurs inside of an array by chance
     return payload if hashlib.sha256(payload).digest() == digest else None
 
 
@@ -81,6 +83,7 @@ def scanned(file: Any, place: int = 0) -> Iterator[tuple[int, bytes]]:
             yield place, payload
             place += _HEAD.size + len(payload)
             continue
+        # from the next byte: this mark began no frame
         file.seek(place + 1)
         block = file.read(2**20)
         # the mark of the next frame, or the last bytes, which may begin one
@@ -102,6 +105,7 @@ def arrays_of(
     arrays = {}
     for name, dtype, shape, length in header["arrays"]:
         if names is None or name in names:
+            # a byte more than the arrays need, so that a bomb is cut and noticed
             content = zlib.decompressobj().decompress(
                 payload[place : place + length], 1 + _size(dtype, shape)
             )
@@ -129,6 +133,7 @@ def _shapes(arrays: Any, packed: bytes) -> tuple[tuple[str, str, tuple[int, ...]
     for name, dtype, shape, length in arrays:
         _check(isinstance(name, str) and isinstance(dtype, str))
         _check(re.fullmatch(_DTYPE, dtype) is not None)
+        # `type`, as isinstance takes True for an integer
         for number in (*shape, length):
             _check(type(number) is int and number >= 0)
         size = _size(dtype, shape)
@@ -136,6 +141,7 @@ def _shapes(arrays: Any, packed: bytes) -> tuple[tuple[str, str, tuple[int, ...]
         place += length
         shapes.append((name, dtype, tuple(shape)))
     names = {name for name, *_ in shapes}
+    # nothing may follow the last array, and names must differ
     _check(place == len(packed) and len(names) == len(shapes))
     return tuple(shapes)
 
@@ -147,6 +153,7 @@ def _is_packed(content: memoryview, size: int) -> bool:
     rest = bytes(content)
     while found <= size and not inflater.eof:
         try:
+            # `max_length`: at most this many bytes are unpacked per call
             part = inflater.decompress(rest, _AT_ONCE)
         except zlib.error:
             return False
@@ -154,6 +161,7 @@ def _is_packed(content: memoryview, size: int) -> bool:
             return False  # it ends too early
         found += len(part)
         rest = inflater.unconsumed_tail
+    # bytes after the end of the stream are damage, too
     return found == size and inflater.eof and not inflater.unused_data
 
 
@@ -236,6 +244,7 @@ class Layout:
     def fits(self, record: Record) -> bool:
         """Return whether all arrays of a record that are shown fit in their places."""
         key = record.shapes, record.count
+        # a sweep has few different shapes but many records
         if key not in self._known:
             self._known[key] = all(
                 self._has_place(*array, record.count)
@@ -257,6 +266,7 @@ class Layout:
         if stored.kind == "U" and stored.itemsize > target.itemsize:
             return False
         lengths = zip(variable.dims, shape, strict=True)
+        # inner lengths may be smaller: a point need not fill its place
         return all(
             length == count if dim == "trial" else length <= self.inner[dim]
             for dim, length in lengths
@@ -288,6 +298,7 @@ class Index:
     def refresh(self) -> Index:
         """Read what was written since, by whichever process."""
         for name, size in self.sizes():
+            # files only grow: equal sizes have nothing new
             if size > self._read.get(name, 0):
                 try:
                     self._scan(name)
@@ -326,10 +337,12 @@ class Index:
         with path.open("rb") as file:
             for place, payload in scanned(file, before):
                 end = place + _HEAD.size + len(payload)
+                # a whole frame that is no record is lost as well as the bytes before it
                 lost = place if self._add(path, place, payload) else end
                 self.damaged[name] = self.damaged.get(name, 0) + lost - before
                 before = self._read[name] = end
             # what follows may be a frame that is being written
+            # asked again, as the writer may have added bytes meanwhile
             self.torn[name] = max(0, file.seek(0, os.SEEK_END) - before)
 
     def add_own(self, path: pathlib.Path, place: int, frame: bytes) -> None:
@@ -364,9 +377,11 @@ class Index:
         _check(all(isinstance(text, str) for text in (key, settings, made_by, *kept)))
         _check(type(first) is int and type(count) is int and first >= 0 and count >= 1)
         _check(type(seconds) in (int, float) and math.isfinite(seconds))
+        # parsed once: nearly all records share one text
         if made_by not in self._known:
             _check(isinstance(json.loads(made_by), dict))
         shapes = _shapes(header["arrays"], payload[begin:])
+        # equal objects are kept once, as a study has very many records
         same = self._known.setdefault
         return Record(
             key,
@@ -428,8 +443,10 @@ class Index:
             for record in self.records.get(key, ())
             if record.kept >= wanted and self._fits(record, layout)
         ]
+        # means over trials cannot be cut, so only records from 0 on serve
         if whole:
             able = [r for r in able if r.first == 0 and r.end <= trials]
+        # greedy: of those that begin in time, the one that reaches furthest
         while end < trials:
             best = max(
                 (r for r in able if r.first <= end), key=lambda r: r.end, default=None
@@ -451,6 +468,7 @@ class Log:
     def __init__(self, folder: pathlib.Path) -> None:
         """Choose a name that no other process has."""
         host = re.sub(r"[^\w-]", "_", socket.gethostname())
+        # the time and a random part, as a container may repeat host and process number
         name = f"{host}-{os.getpid()}-{time.time_ns()}-{secrets.token_hex(4)}"
         self.path = folder / _FOLDER / f"{name}.rec"
         self._mutex = threading.Lock()
@@ -460,6 +478,7 @@ class Log:
     @classmethod
     def of(cls, folder: pathlib.Path) -> Log:
         """Return the log that this process has in a folder."""
+        # with the process number: a fork must not write to its parent's file
         return _LOGS.setdefault((folder, os.getpid()), cls(folder))
 
     def append(self, frame: bytes) -> int:
@@ -471,15 +490,18 @@ class Log:
                     os.O_WRONLY | os.O_CREAT | os.O_APPEND | getattr(os, "O_BINARY", 0)
                 )
                 self._file = os.open(self.path, flags, 0o666)
+            # no other process appends to this file, so its size is the place
             start = os.fstat(self._file).st_size
             rest = memoryview(frame)
             try:
                 while rest:  # a disk that is nearly full takes a part
                     rest = rest[os.write(self._file, rest) :]
+            # an interruption as well: half a frame must not stay before the next
             except BaseException:
                 with contextlib.suppress(OSError):
                     os.ftruncate(self._file, start)
                 raise
+            # not after each record: waiting for the disk takes longer than small points
             if time.monotonic() - self._synced > _SECONDS:
                 os.fsync(self._file)
                 self._synced = time.monotonic()

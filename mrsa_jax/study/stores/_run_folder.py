@@ -157,6 +157,7 @@ def run_folder(config: Settings, manifest: dict[str, Any]) -> Iterator[RunFolder
     is_there = out.exists()
     out.mkdir(parents=True, exist_ok=True)
     with _locked(out):
+        # under the lock: another process may have begun a run meanwhile
         if not is_resumed(config, unfinished_run(out)):
             _forget(out)
             _begin(config, out, manifest)
@@ -164,9 +165,11 @@ def run_folder(config: Settings, manifest: dict[str, Any]) -> Iterator[RunFolder
         try:
             yield run
         except MrsaError as error:
+            # neither can be resumed: a diverged training, a run without a checkpoint
             if isinstance(error, DivergedError) or not run.has_checkpoint:
                 _forget(out)
                 (out / _LOCK).unlink(missing_ok=True)
+                # a folder that was made for this run
                 if not is_there or not any(out.iterdir()):
                     with contextlib.suppress(OSError):
                         out.rmdir()
@@ -182,6 +185,7 @@ def _begin(config: Settings, out: pathlib.Path, manifest: dict[str, Any]) -> Non
     with part.open("w", encoding="utf-8") as file:
         json.dump(manifest, file, indent=2)
         file.flush()
+        # on disk before the rename that makes it valid
         os.fsync(file.fileno())
     part.replace(out / _RUN)
 
@@ -197,6 +201,7 @@ def _forget(out: pathlib.Path) -> None:
 def is_free(out: pathlib.Path) -> bool:
     """Return whether a folder is missing, empty, or holds a run that never began."""
     names = {path.name for path in out.iterdir()} if out.exists() else set()
+    # `run.json` is written last: without it nothing began
     return names <= {_LOCK, _PART, _SETTINGS}
 
 

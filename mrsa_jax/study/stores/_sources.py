@@ -97,7 +97,7 @@ class Sources:
 
 
 def made_by(config: Any) -> dict[str, str]:
-    """Return what the result of any command depends on, as `Sources.of`."""
+    """Return the sources of the result of any command, as `Sources.of`."""
     return Sources().of(config)
 
 

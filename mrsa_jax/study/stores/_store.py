@@ -250,5 +250,6 @@ def measured_drift(folder: pathlib.Path) -> tuple[float, float]:
     require(
         bool(measured) and bool(np.isfinite(measured).any()), "drift", rule, str(folder)
     )
+    # nan: trainings that could not measure it
     memory, share = (float(np.nanmax(values)) for values in measured)
     return memory, share

@@ -81,6 +81,7 @@ def _read_cells(path: pathlib.Path, count: int) -> np.ndarray | None:
     size = len(part.getvalue())
     try:
         with path.open("rb") as file:
+            # a byte more, so that a longer file is noticed too
             content = file.read(size + 1)
         if len(content) != size:
             return None
@@ -101,6 +102,7 @@ def _is_whole(grid: Any) -> bool:
             *grid["stored"].values(),
         ]
         good = all(type(length) is int and length >= 0 for length in lengths.values())
+        # a bare name: a manifest must not point outside of its folder
         good = good and pathlib.PurePath(grid["cells"]).name == grid["cells"]
         for name, dim, values, facts in grid["coordinates"]:
             good = good and len(values) == lengths[dim] and isinstance(facts, dict)
@@ -132,6 +134,7 @@ class View:
         """Read the cells."""
         self.folder = folder
         self.cells = cells_of(folder, manifest)
+        # attributes of a data set are texts, hence JSON
         self.told = {
             k: json.dumps(value) for k, value in manifest.items() if k != "view"
         }
@@ -171,6 +174,7 @@ class View:
 
     def write(self) -> None:
         """Put the store in its place, whole; one process at a time."""
+        # a writer that was killed between two renames left the old store aside
         restore_replaced(self.folder / STORE)
         part = self.folder / f".{STORE}.partial-{os.getpid()}"
         try:
@@ -191,6 +195,7 @@ class View:
         """
         import xarray as xr
 
+        # 8 bytes for each number, as the widest types have
         size = 8 * math.prod(self._shape) * sum(map(math.prod, self._inner.values()))
         if size > _IN_MEMORY:
             return self._from_store()
@@ -256,6 +261,7 @@ class View:
         zarr takes eight times as long (48 ms for 90 cells, not 6), and 0.1 s to be
         imported.
         """
+        # taken before the records are read: later ones make the store out of date
         token = self.token()
         self.index.refresh()
         metadata: dict[str, Any] = {".zgroup": {"zarr_format": 2}}
@@ -274,6 +280,7 @@ class View:
             sizes = {
                 "shape": self._shape + inner,
                 "chunks": self._chunks + inner,
+                # nan alone differs from itself, and JSON has no nan
                 "fill_value": "NaN" if fill != fill else fill,
             }
             dims = [*self.shown["axes"], *variable.dims]
@@ -409,8 +416,10 @@ def _blocks(
     # chunks of one, so that a chunk is one run of cells
     chunks = [1] * len(shape)
     for axis in reversed(range(len(shape))):
+        # rounded up twice: the fewest pieces, of about one size
         pieces = -(-shape[axis] // limit)
         chunks[axis] = -(-shape[axis] // pieces)
+        # cells that are left for the axes before this one
         limit //= chunks[axis]
         if pieces > 1 or limit < 2:
             break

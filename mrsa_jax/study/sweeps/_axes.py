@@ -294,6 +294,7 @@ def sweep_of(content: Mapping[str, Any]) -> Sweep:
     """
     rest = copy.deepcopy(dict(content))  # fields are taken out as they are read
     name = rest.pop("command", "simulate")
+    # only commands with points can be swept
     kinds = {one.name: one for one in KINDS.values() if one.points}
     kind = kinds[check_known(name, "command", kinds, "one that can be swept")]
     flags = {}

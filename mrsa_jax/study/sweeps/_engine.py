@@ -49,6 +49,7 @@ class Count:
         self._store = store
         self._total = sum(plan.num_cells.values())
         self._progress = progress
+        # before anything is counted: other processes may have filled the folder
         store.index.refresh()
         indices = [store.index]
         if plan.sweep.reuse is not None:
@@ -79,8 +80,11 @@ class Count:
         was done: that process may have been killed.
         """
         while self.missing:
+            # points of this pass shorten `missing` by `add`, while the caller runs the
+            # tasks
             before = len(self.missing)
             yield self._plan.tasks(self._store.index)
+            # all points left are held by others: poll, do not spin
             if len(self.missing) == before:
                 time.sleep(_SECONDS_TO_WAIT)
             if self.missing:
@@ -94,6 +98,7 @@ class Count:
         for number in plan.identities:
             trials_here = plan.there(self._store.index, number)
             for record in plan.parts(other, number):
+                # a record that ends no later adds no trials here
                 if record.end > trials_here:
                     self._store.take(record.frame())
 
@@ -187,6 +192,7 @@ def complete(
         if workers is not None or scheduler is not None:
             client = stack.enter_context(_client(workers, scheduler))
             plan = _cut(plan, max(1, len(client.scheduler_info()["workers"])))
+        # after the workers: a scheduler that does not answer creates no folder
         store = stack.enter_context(contextlib.closing(plan.open_store()))
         count = Count(plan, store, checked_progress(progress))
         for tasks in count.passes():
@@ -211,6 +217,7 @@ def compute(
         on_done: Called with the number of each point that was written.
     """
     keys = {number: plan.identities[number].key for number in task.numbers}
+    # claimed first and checked then: a point finished in between is skipped
     with store.claim(keys) as claimed:
         numbers = tuple(
             number
@@ -221,6 +228,7 @@ def compute(
             return
         plan.check_unchanged(numbers)
         task = dataclasses.replace(task, numbers=numbers)
+        # points come one by one from a lazy iterator, so each is timed by itself
         start = time.perf_counter()
         for number, values in zip(numbers, computed(plan, task), strict=True):
             seconds = time.perf_counter() - start
@@ -256,6 +264,8 @@ def _cut(plan: Plan, workers: int) -> Plan:
     """Return the plan with smaller tasks, some for each worker."""
     groups = []
     for group in plan.groups:
+        # rounded up: about `_TASKS_EACH` tasks per worker, more where memory keeps them
+        # small
         most = -(-len(group.numbers) // (workers * _TASKS_EACH))
         together = max(1, min(group.together, most))
         groups.append(dataclasses.replace(group, together=together))
@@ -267,6 +277,7 @@ def _compute_all(client: Any, plan: Plan, tasks: Sequence[Task], count: Count) -
     from distributed import KilledWorker, as_completed
 
     futures = [
+        # `pure=False`: a task that ran before is not answered from dask's cache
         client.submit(_work, loaded_plugins(), plan.of_task(task), task, pure=False)
         for task in tasks
     ]
@@ -281,6 +292,7 @@ def _compute_all(client: Any, plan: Plan, tasks: Sequence[Task], count: Count) -
             f"is kept in {plan.sweep.out}: {error}"
         ) from error
     finally:
+        # after an interruption too, so that workers do not fill the store unobserved
         client.cancel(futures)
 
 
@@ -292,6 +304,7 @@ def _work(plugins: dict[str, dict[str, str]], plan: Plan, task: Task) -> list[in
     if plugins != loaded_plugins():
         load_plugins(plugins)
     written: list[int] = []
+    # opened for each task, as dask may send the next one elsewhere
     with contextlib.closing(SweepStore(plan.sweep)) as store:
         compute(plan, store, task, written.append)
     return written

@@ -135,6 +135,8 @@ class Identities:
             # what a file of a trace is called says nothing
             "made of": {
                 name: digest.partition(" ")[0]
+                # the package's code counts by `computes`: a change without effect keeps
+                # keys
                 for name, digest in made.items()
                 if "," in name or not name.startswith(("mrsa_jax", "availability "))
             },
@@ -146,6 +148,7 @@ class Identities:
         return Identity(_digest(content), _digest([kind.name, written]), made)
 
     def _studied(self, content: dict[str, Any]) -> dict[str, Any]:
+        # more trials extend a point, and do not make another
         dropped = ("trials",) if self._kind.name in RANGED else ()
         return {
             name: value
@@ -169,6 +172,7 @@ class Identities:
             for content, inner in zip(
                 differing, self._tables[name](table), strict=True
             ):
+                # a table of defaults is left out, unless the command has none of it
                 if inner != {} or name not in self._usual:
                     content[name] = inner
         return differing
@@ -182,6 +186,7 @@ class Identities:
     def _without_paths(self, value: Any) -> Any:
         """Return settings with the content of a trace instead of its path."""
         if isinstance(value, dict):
+            # the digest of the data stands for their folder
             dropped = {"directory"} if "dataset" in value else set()
             return {
                 name: self._without_paths(item)

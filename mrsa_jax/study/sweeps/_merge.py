@@ -111,13 +111,16 @@ def merge(
         isinstance(out, str | os.PathLike), "out", "must be the path of a folder", out
     )
     target = pathlib.Path(out)
+    # one folder by two names is read once
     paths = {path.resolve(): path for path in map(pathlib.Path, folders)}
+    # points that the target already holds take part in all comparisons
     if (read_json(target / "study.json") or {}).get("command") == "sweep":
         paths.setdefault(target.resolve(), target)
     parts = [_part(path) for path in paths.values()]
     for part in parts:
         for text in part.index.losses():
             warn(checked_progress(progress), f"{text}: what they held is left out")
+    # before anything is written, as it may raise
     union, cells = _union(parts)
     for place, part in enumerate(parts):
         for other in parts[:place]:
@@ -132,6 +135,7 @@ def merge(
     with contextlib.closing(SweepStore.create(union, cells, variables, inner)) as store:
         store.index.refresh()
         for record in (folder for part in parts for folder in part.records()):
+            # a merge that is repeated copies nothing twice
             if not any(
                 sizes.first == record.first
                 and sizes.end >= record.end
@@ -178,6 +182,7 @@ def _part(folder: pathlib.Path) -> _Part:
     manifest = manifest_of(folder, "folders")
     index = Index(folder).refresh()
     view = View(folder, manifest, index)
+    # of another version, perhaps: a grid has no place for them
     index.drop_unfit(view.layout)
     return _Part(_swept(manifest["config"]), view, index)
 
@@ -223,6 +228,7 @@ def _union(parts: Sequence[_Part]) -> tuple[Sweep, np.ndarray]:
     # axes that change the same fields are one axis; the last name of it counts
     named = {axis.fields: axis.name for sweep in sweeps for axis in sweep.axes}
     swept = set(itertools.chain.from_iterable(named))
+    # trials of a point are a range that can be extended, not an axis
     ranged = ("trials",) if kinds[0] in RANGED else ()
     for field, hint in hints_of(sweeps[0].kind.settings):
         if dataclasses.is_dataclass(hint) or not studied(
@@ -266,6 +272,7 @@ def _union(parts: Sequence[_Part]) -> tuple[Sweep, np.ndarray]:
                 rows[row(part, fields, changed)] for fields, rows in values.items()
             )
             cell_there = cells[place]
+            # an empty cell contradicts nothing
             if cell["key"] and cell_there["key"] not in (b"", cell["key"]):
                 raise ConfigurationError(
                     "`folders` must hold points of the same code, files and version; "
@@ -274,6 +281,7 @@ def _union(parts: Sequence[_Part]) -> tuple[Sweep, np.ndarray]:
                     "of others: "
                     "nothing was merged; run the sweep again in one of them"
                 )
+            # of one point, the cell with the most trials
             if cell["key"] and cell["trials"] > cell_there["trials"]:
                 cells[place] = cell
     base = sweeps[0].base
@@ -310,6 +318,7 @@ def _check_agree(first_part: _Part, other: _Part) -> None:
         for a in first_part.index.records.get(b.key, ()):
             # the trials that both records have
             first, end = max(a.first, b.first), min(a.end, b.end)
+            # values of all trials together compare only over the same trials
             whole = first_part.view.is_whole and (a.first, a.end) != (b.first, b.end)
             if first >= end or whole:
                 continue
@@ -338,6 +347,7 @@ def _differing(
     a, b = (record.values(variables) for record in both)
     for name in (name for name in variables if name in a and name in b):
         is_by_trial = variables[name].dims[:1] == ("trial",)
+        # without a trial dimension, all of it counts as one
         x, y = a[name][None], b[name][None]
         if is_by_trial:
             x, y = (
@@ -351,6 +361,7 @@ def _differing(
                 if is_trained(name)
                 else _COMPUTED.get(x.dtype.name, (0.0, 0.0))
             )
+            # True: nan equals nan
             close = np.isclose(x, y, *bounds, True) if x.dtype.kind == "f" else x == y
             same = close.reshape(len(x), -1).all(axis=1)
         if not same.all():

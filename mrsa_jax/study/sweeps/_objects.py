@@ -52,6 +52,7 @@ class _Family:
 
 def _of_its_sizes(selector: Any) -> Callable[..., Any]:
     def factory(num_clients: int, cohort_size: int) -> Any:
+        # a selector without a cohort size fits any
         sizes = selector.num_clients, int(getattr(selector, "cohort_size", cohort_size))
         rule = "must be made for the clients and the cohort of the population"
         require(
@@ -201,6 +202,7 @@ class Objects:
         if is_value:
             changes |= {"read": no_parameters, "rule": ""}
         rows[name] = dataclasses.replace(row, **changes)
+        # names end with the study, as another may use them for other objects
         self._stack.callback(rows.pop, name)
         self.names.append(name)
 

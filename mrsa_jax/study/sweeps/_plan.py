@@ -107,6 +107,7 @@ class Plan:
         """
         if not self.groups:
             return ""
+        # groups run one after the other, so the largest decides
         largest = max(self.groups, key=lambda group: group.memory_bytes)
         name = self.sweep.named(self.points[largest.numbers[0]].index)
         reduce = "the sizes of that point" + (" or workers" if processes > 1 else "")
@@ -120,6 +121,7 @@ class Plan:
     @functools.cached_property
     def num_cells(self) -> dict[int, int]:
         """For each point, how many cells show it."""
+        # cells with equal keys show one point
         counts = collections.Counter(self.cells["key"].tolist())
         return {
             n: counts[identity.key.encode()] for n, identity in self.identities.items()
@@ -135,6 +137,7 @@ class Plan:
                 lines["key"][..., 0] != b""
             )
             if len(axis.values) > 1 and same.any():
+                # 0 stands for any place on axis k, along which nothing changes
                 places = [
                     (*place[:k], 0, *place[k:]) for place in np.argwhere(same).tolist()
                 ]
@@ -179,6 +182,7 @@ class Plan:
             for number in group.numbers:
                 first, end = self.there(index, number), self.trials(number)
                 if first < end:
+                    # points that lack the same trials can share a task
                     ranges.setdefault((first, end - first), []).append(number)
             for (first, count), numbers in ranges.items():
                 tasks += [
@@ -203,6 +207,7 @@ class Plan:
     def there(self, index: Index | None, number: int) -> int:
         """Return the number of a point's trials in a folder, without a gap."""
         parts = self.parts(index, number) if index is not None else []
+        # a folder may have more trials than this sweep asks for
         return min(parts[-1].end, self.trials(number)) if parts else 0
 
     def standing(self, *indices: Index) -> dict[str, Any]:
@@ -218,6 +223,7 @@ class Plan:
         num_complete, seconds, unknown = 0, 0.0, 0
         partly: collections.Counter[tuple[int, int]] = collections.Counter()
         for group in self.groups:
+            # folders do not complete each other: the one with the most trials counts
             has = {
                 n: max((self.there(index, n) for index in indices), default=0)
                 for n in group.numbers
@@ -233,6 +239,7 @@ class Plan:
                 for index in indices
                 for r in index.records.get(key, ())
             ]
+            # the median, as the first record of a program includes its compilation
             seconds += float(np.median(took)) * sum(lack.values()) if took else 0.0
             unknown += 0 if took else len(lack)
         return {
@@ -278,6 +285,7 @@ class Plan:
         counts: collections.Counter[str] = collections.Counter()
         for record in self.identities.values():
             old = before.get(record.settings)
+            # same settings, but no record under the key of the present code
             if old is not None and record.key not in index.records:
                 words = changes(json.loads(old.made_by), record.made_by)
                 code = [word for word in words if not word.startswith("mrsa_jax is")]
@@ -298,6 +306,7 @@ class Plan:
             self,
             points={number: self.points[number] for number in task.numbers},
             identities={number: self.identities[number] for number in task.numbers},
+            # workers write records only; the grid is the first process's
             cells=self.cells[:0],
             impossible=(),
             groups=(Group(task.numbers, task.together, 0),),
@@ -348,6 +357,7 @@ def plan_sweep(sweep: Sweep, machine: Machine | None = None) -> Plan:
     programs: dict[int, Any] = {}
     bad: list[Point] = []
     is_ranged = sweep.kind.name in RANGED
+    # in the order of the grid, so that a point has the number of its first cell
     for number, point in enumerate(sweep.points()):
         if point.problem:
             bad.append(point)
@@ -372,6 +382,7 @@ def plan_sweep(sweep: Sweep, machine: Machine | None = None) -> Plan:
             points[number] = point
             identities[number] = identity
         else:
+            # the same key with more trials: the point keeps its number
             points[first] = dataclasses.replace(points[first], config=point.config)
     _check_possible(sweep, len(points), bad)
     configs = [point.config for point in points.values()]
@@ -415,6 +426,7 @@ def _grouped(
     sorted_groups = []
     for numbers in groups.values():
         config = points[numbers[0]].config
+        # as few tasks as memory allows, by division that rounds up
         tasks = -(-len(numbers) // runner.together(config, machine))
         count = -(-len(numbers) // tasks)  # tasks of about one size
         needed = runner.memory_bytes(config, machine, count, sweep.kept)
@@ -427,6 +439,7 @@ def _check_possible(sweep: Sweep, num_good: int, bad: Sequence[Point]) -> None:
         return
     causes: dict[str, list[Point]] = {}
     for point in bad:
+        # messages that differ in the value alone have one cause
         causes.setdefault(point.problem.partition("; got ")[0], []).append(point)
     lines = []
     for cells in list(causes.values())[:_SHOWN]:

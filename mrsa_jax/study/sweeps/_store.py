@@ -135,6 +135,7 @@ class SweepStore:
         with _as_store_errors(path):
             path.mkdir(parents=True, exist_ok=True)
             with (path / _LAYOUT_LOCK).open("ab") as file:
+                # held until the grid is written: no process sees half a layout
                 locked(file, waits=True)
                 check_sweep_output(sweep)  # again: another process may have laid it out
                 if sweep.overwrite:
@@ -171,6 +172,7 @@ class SweepStore:
             "seconds": seconds,
             "made_by": json.dumps(identity.made_by, sort_keys=True),
         }
+        # one frame, one write: a reader finds the whole point or none
         self.take(framed(header, values))
 
     def take(self, frame: bytes) -> None:
@@ -198,6 +200,7 @@ class SweepStore:
         assert manifest is not None
         with _as_store_errors(self.path), (self.path / _LAYOUT_LOCK).open("ab") as file:
             locked(file, waits=True)
+            # under the lock, as two writers would mix their arrays
             view = View(self.path, manifest, self.index)
             if not view.is_current():
                 view.write()
@@ -254,6 +257,7 @@ def _lay_out(
     part = path / f"{grid['cells']}.part"
     with part.open("wb") as file:
         np.save(file, cells)
+    # a rename is atomic: the name shows whole contents only
     part.replace(path / grid["cells"])
     if sweep.source:
         (path / _SOURCE).write_text(sweep.source, encoding="utf-8")
@@ -267,6 +271,7 @@ def _lay_out(
     }
     del manifest["made_by"]  # each record has its own
     write_json(path / _MANIFEST, manifest)
+    # only now, as the manifest no longer names them
     for old in path.glob("cells-*"):
         if old.name != grid["cells"]:
             old.unlink()
@@ -283,6 +288,7 @@ def _shows(
         return False
     try:
         return np.array_equal(cells_of(path, manifest), cells)
+    # cells that are missing or damaged are written again
     except ConfigurationError:
         return False
 
@@ -314,6 +320,7 @@ def _trials_by_settings(cells: np.ndarray) -> dict[bytes, int]:
         cells["settings"].tolist(), cells["trials"].tolist(), strict=True
     ):
         if settings:
+            # cells of equal settings are one point, of which the most trials count
             trials_of[settings] = max(trials, trials_of.get(settings, 0))
     return trials_of
 
@@ -325,8 +332,11 @@ def _coordinates(axis: Axis) -> list[str]:
 
 def _clear(path: pathlib.Path) -> None:
     """Remove the study that was there, its manifest first."""
+    # without a manifest the rest is no study, should this be interrupted
     (path / _MANIFEST).unlink(missing_ok=True)
     for path_inside in path.iterdir():
+        # a lock file that is replaced would no longer exclude those who hold the old
+        # one
         if path_inside.name in (_LAYOUT_LOCK, _LOCK):
             continue
         if path_inside.is_dir() and not path_inside.is_symlink():
@@ -338,6 +348,7 @@ def _clear(path: pathlib.Path) -> None:
 def _check_not_in_use(path: pathlib.Path) -> None:
     """Raise if another process computes points of the folder."""
     with (path / _LOCK).open("ab") as file:
+        # a length of 0 locks to the end of the file, so any claim of another conflicts
         if not locked(file, 0, 0):
             raise OutputExistsError(
                 f"`out` must not be in use; got {str(path)!r}, which another process "
@@ -355,6 +366,7 @@ def _as_store_errors(path: pathlib.Path) -> contextlib.AbstractContextManager[No
 
 def _byte(key: str) -> int:
     """Return the byte of the lock file that belongs to a point."""
+    # 48 bits of the key: far below the mark of `_Claims`, and hardly ever shared
     return int(key[:12], 16)
 
 
@@ -372,11 +384,13 @@ class _Claims:
             self._file: IO[bytes] = path.open("ab")
         self._mutex = threading.Lock()
         self._own: set[int] = set()
+        # beyond all points, and random: several processes may be at work here
         self.take(2**50 + int.from_bytes(os.urandom(4), "big"))
 
     def take(self, number: int) -> bool:
         """Return whether the point is ours now."""
         with self._mutex:
+            # the set first: the system would grant this process the same byte twice
             if number in self._own or not locked(self._file, 1, number):
                 return False
             self._own.add(number)

@@ -154,7 +154,9 @@ def judged(rounds: Rounds) -> dict[str, int]:
     # V_3 as the number whose bits are its clients
     whole = third @ (1 << np.arange(third.shape[1]))
     joined = _joined(rounds)
+    # pairs outside V_3 do not matter
     connected = (joined | ~_pairs(third)).all(axis=(1, 2))
+    # clients of V_3 whose secrets cannot be rebuilt
     silent = third & ~_informative(rounds)
     closed = (joined & silent[:, None, :]).any(axis=2) | ~third  # by C_l and not C_l+
     held = {
@@ -165,6 +167,7 @@ def judged(rounds: Rounds) -> dict[str, int]:
         name: _truths(sums_known, whole, size)
         for name, sums_known in (("all", learnt), ("own", withheld))
     }
+    # else all nodes of some component are informative, of which the proof claims a leak
     converse = connected | closed.all(axis=1)
     return {
         "rounds": len(size),
@@ -206,6 +209,7 @@ def known_sums(
         True for the empty set, False for sets that reach outside V_3.
     """
     graphs, alive, n = rounds.graphs, rounds.alive, rounds.graphs.shape[-1]
+    # clients whose secrets can be rebuilt
     seen = _informative(rounds, withheld_too=withheld_too)
     summed, lost = alive[:, 3], alive[:, 2] & ~alive[:, 3]
     # bit i of a set's number: whether client i is in it
@@ -227,6 +231,7 @@ def known_sums(
 def _informative(
     rounds: Rounds, *, withheld_too: bool = True
 ) -> Bool[np.ndarray, "rounds clients"]:
+    # holders of a client's shares: its neighbours and itself
     holders = rounds.graphs | (
         np.eye(rounds.graphs.shape[-1], dtype=bool) & withheld_too
     )
@@ -234,7 +239,7 @@ def _informative(
 
 
 def _joined(rounds: Rounds) -> Bool[np.ndarray, "rounds clients clients"]:
-    """Return which clients of V_3 are joined by a path through G_3.
+    """Return the pairs of clients of V_3 that a path through G_3 joins.
 
     Each client is joined with itself.
     """
@@ -262,9 +267,11 @@ def every_round(n: int, threshold: int) -> Rounds:
     graphs = np.zeros((2 ** len(pairs), n, n), bool)
     for place, (i, j) in enumerate(pairs):
         graphs[:, i, j] = graphs[:, j, i] = np.arange(len(graphs)) >> place & 1
+    # six ways: to leave before one of V_0 to V_4, or never
     last: Int[np.ndarray, "ways clients"] = np.indices((6,) * n).reshape(n, -1).T
     alive = last[:, None, :] > np.arange(5)[None, :, None]  # in how many of V_0 to V_4
     count, ways = len(graphs), len(alive)
+    # each graph with all ways: repeated here, tiled there
     return Rounds(
         np.repeat(graphs, ways, axis=0),
         np.tile(alive, (count, 1, 1)),

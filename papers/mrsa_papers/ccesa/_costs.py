@@ -32,7 +32,7 @@ PROTOCOLS = {"SecAgg": "#E69F00", "CCESA": "#0072B2"}
 _DIM, _MODULUS = 10_000, 2**16  # m and the ring of Table 2
 _TOTAL = 0.1  # q_total of the counted rounds
 _HISTORIES = 32  # of dropouts on each graph
-# of the fitted exponent: finite n leave constants beside the leading term
+# of the fitted exponent: finite n leave constants next to the leading term
 _CLOSE = 0.05
 
 
@@ -98,8 +98,10 @@ def _counted(seed: int, scheme: str, n: int) -> dict[str, float]:
         p, _, t = thresholds_of(n, _TOTAL)
         adjacency = np.asarray(graphs.erdos_renyi(n, p).sample(fold(key, 1)))
     else:
+        # the complete graph: each client with all others
         t, adjacency = n // 2 + 1, ~np.eye(n, dtype=np.bool_)
     keys = jax.random.split(fold(key, 2), _HISTORIES)
+    # one column per history, each with its own key
     everybody = jnp.ones((n, _HISTORIES), jnp.bool_)
     histories = np.asarray(jax.jit(independent_steps(q).sample)(keys, everybody))
     # [histories, steps, clients]
@@ -109,6 +111,7 @@ def _counted(seed: int, scheme: str, n: int) -> dict[str, float]:
     # over the steps: bytes of each client in each history
     moved = (costs.bytes_up + costs.bytes_down).sum(axis=1)
     per_client = {
+        # 16-bit residues: two bytes for each of m
         "client: bytes beyond residues": moved - 2 * _DIM,
         "client: field products of sharing": costs.client.share_products.sum(axis=1),
         "client: keystream words": costs.client.prg_words.sum(axis=1),
@@ -248,6 +251,7 @@ def wire_terms(degree: float | int) -> dict[str, float]:
 
 
 def _formula_checks(data: pd.DataFrame) -> Iterator[Check]:
+    # at a_K = a_S the two terms of B_SA add up
     equal = all(bandwidth_bits(n - 1) == (2 * n + 5 * n - 4) * 256 for n in SIZES)
     ratios = ", ".join(
         f"{row['ratio']:.3f} at n = {int(row['n'])}"

@@ -179,6 +179,7 @@ def _overheard(
     average = secagg.ring_average(
         quantize.stochastic(lines.LEVELS, lines.CLIP), _CLIENTS, dim, fidelity="sets"
     )
+    # all clients in each round, as in the paper
     cohorts = np.ones((rounds - 1, _CLIENTS), np.bool_)
     before = federated.train(
         key, federated.Training(model, clients, cohorts, trainer, average)
@@ -187,12 +188,14 @@ def _overheard(
     updates = federated.client_updates(
         key, model, start, clients, trainer, round_index=rounds - 1
     )
+    # the models that are sent: start and update together
     return lines.wire(key, start[None, :] + updates, chances, round_index=rounds - 1)
 
 
 def _people(
     dataset: data.Dataset, clients: data.ClientData, *, is_shown: bool
 ) -> _People:
+    # each client holds one class, which its first sample shows
     class_of_client = np.asarray(clients.labels)[np.asarray(clients.indices)[:, 0]]
     labels = np.asarray(dataset.train_labels)
     classes = range(dataset.num_classes)

@@ -99,6 +99,7 @@ def _setting(fast: bool, dataset: data.Dataset) -> _Setting:
     # leaves others for the attack
     # a client's samples, those of as many non-members, and two shadow sets must fit
     most = (count + len(dataset.test_labels)) // (_CLIENTS + 3)
+    # the paper's share of the data for each client; small data sets merge sizes
     sizes = {min(count * n // 50_000 // _CLIENTS, most): n for n in _PRINTED}
     sizes = {size: n for size, n in sizes.items() if size >= _LEAST}
     rule = f"must leave each of {_CLIENTS} clients {_LEAST} training samples"
@@ -126,6 +127,7 @@ def _attacked(
     guesses = []
     for method in _METHODS:
         is_ratio = method == "likelihood_ratio"
+        # it needs many shadow models: the smallest set only
         if is_ratio and size != min(setting.sizes):
             continue
         count = setting.ratio_shadows if is_ratio else setting.shadows
@@ -224,6 +226,7 @@ def _places(size: int, num_others: int) -> Int[np.ndarray, "targets candidates"]
     """Return the places of each client's samples, and of equally many of no client."""
     first = size * np.arange(_CLIENTS)[:, None]
     samples = first + np.arange(size)
+    # others are repeated where there are fewer of them than members
     return np.concatenate([samples, _CLIENTS * size + samples % num_others], axis=1)
 
 
@@ -270,6 +273,7 @@ def _checks(scores: pd.DataFrame) -> Iterator[Check]:
             paper = (
                 ", ".join(f"{value:.2f} %" for value in rows[printed].dropna()) or words
             )
+            # the note on sums stands with one claim only
             is_first = what == "accuracy" and scheme == PLAIN
             yield chance_check(
                 f"{what} of the attack, {scheme}",
@@ -314,6 +318,7 @@ def _recall(shadow_scores: pd.DataFrame) -> Check:
     With r found and f of the others called, accuracy is (1 + r - f) / 2 and precision r
     / (r + f).
     """
+    # accuracy gives r - f, and precision f / r; both together give r
     implied = [
         100 * (2 * accuracy - 100) / 100 / (1 - (100 - precision) / precision)
         for (accuracy, precision), *_ in _PRINTED.values()
@@ -339,7 +344,7 @@ def _areas(hidden: pd.DataFrame) -> Check:
     """Judge all three attacks on padded models, whatever their thresholds."""
     off = (hidden["auc"] - 0.5).abs()
     half = hidden["auc half at 99.9 %"]
-    # at chance by the interval, and narrow enough to say so
+    # at chance by the interval, and narrow enough to show it
     within = off <= half
     is_narrow = bool((off + half <= _AREA_CLOSE).all())
     worst = hidden.iloc[int(off.to_numpy().argmax())]
@@ -454,6 +459,7 @@ def _draw_areas(ax: Axes, data: pd.DataFrame) -> None:
 def _draw_roc(ax: Axes, data: pd.DataFrame, lowest: float = 1e-3) -> None:
     """Draw the share of members found over false alarms, on log axes."""
     for _, rows, look in in_turn(data, "scheme", color=_COLOURS, ls=_STYLES):
+        # points at 0 have no place on log axes
         curve = rows[(rows["fpr"] >= lowest) & (rows["tpr"] >= lowest)].sort_values(
             "fpr"
         )

@@ -226,6 +226,7 @@ def _suffices(
     return state(
         f"{name} against SecAgg after {runs.rounds} rounds, {split}, q_total = "
         f"{total:g}",
+        # the gap counts points below SecAgg, so its negative must reach -1
         (-gap).reaches(-_CLOSE),
         paper="SecAgg's accuracy",
         ours=f"{gap} points below ({ends[0]:.1f} % and {ends[1]:.1f} %)",
@@ -296,6 +297,7 @@ def _printed_shares() -> Check:
     enough, threshold = (100 * bandwidth_share(1000, p) for p in (0.25, _PRINTED_P))
     return state(
         "resources of CCESA(1000, 0.25) over SecAgg's",
+        # the text and the caption contradict each other: either will do
         min(abs(enough - printed) for printed in (50, 75)) <= 1,
         paper="50 % (text), 75 % (caption)",
         ours=f"{enough:.1f} % of the bandwidth (Appendix D.1)",
@@ -314,6 +316,7 @@ def _theorem_5(frame: pd.DataFrame) -> Check:
     bounded = frame[(frame["measure"] == "failure") & (frame["theorem 5"] < 1)]
     # a bound is refuted only where the interval lies above it
     above = bounded[bounded["lower"] > bounded["theorem 5"]]
+    # rates of fewer than 20 events are too uncertain for a ratio
     ratio = (bounded["theorem 5"] / bounded["rate"])[bounded["count"] >= 20]
     spread = (
         f", {ratio.min():.1f} to {ratio.max():.0f} times the rate" if len(ratio) else ""
@@ -395,7 +398,9 @@ def _draw_rates(ax: Axes, data: pd.DataFrame) -> None:
     """Draw the share of simulated rounds that fail over p, and its bounds."""
     for i, (total, rows) in enumerate(data.groupby("q_total")):
         curve, colour = rows.sort_values("p"), _COLOURS[i % 6]
+        # a rate of zero has no place on a log axis
         failed, none = curve[curve["count"] > 0], curve[curve["count"] == 0]
+        # error bars are lengths from the rate, not ends
         reach = np.stack(
             [failed["rate"] - failed["lower"], failed["upper"] - failed["rate"]]
         )

@@ -155,6 +155,7 @@ class Runs:
         """Tell whether p and p = 1 train the same bits over rounds that both learn."""
         split, total = next(iter(self.splits)), self.totals[0]
         sparse, whole = (self.train(split, total, p, 0, rounds) for p in (chance, 1.0))
+        # rounds that one of them fails would differ for that reason alone
         both = (
             self.learnt(total, chance, 0)[:rounds] & self.learnt(total, 1.0, 0)[:rounds]
         )
@@ -174,6 +175,7 @@ class Runs:
         ):
             result = self.result(split, total, chance, seed)
             learnt = self.learnt(total, chance, seed)
+            # the aggregator judges each round again: it must agree with the rollout
             agreed = bool(((result.status == int(Status.OK)) == learnt).all())
             clipped = float(result.clipped_fraction[learnt].max(initial=0.0))
             rows += [

@@ -63,6 +63,7 @@ class Interval:
             >>> [Interval(mean, 1.0).reaches(-2.0) for mean in (0.0, -2.0, -4.0)]
             [True, None, False]
         """
+        # yes, no, or open where the bound lies inside
         return True if self.low >= bound else False if self.high < bound else None
 
     def exceeds(self, bound: int | float) -> bool | None:
@@ -79,6 +80,7 @@ class Interval:
 
         None where it cannot tell.
         """
+        # both sides: above -margin, and the negative above it too
         return every((self.reaches(-margin), (-self).reaches(-margin)))
 
     def plus(self, shift: int | float) -> Interval:
@@ -176,6 +178,7 @@ def bands(seeds: int) -> str:
 def difference(first: Any, second: Any) -> Interval:
     """Return the paired difference in points of accuracies in [0, 1], seed by seed."""
     return interval(
+        # differences seed by seed, as what seeds share cancels
         100 * (np.asarray(first, np.float64) - np.asarray(second, np.float64))
     )
 

@@ -145,6 +145,7 @@ class Item:
     @property
     def verdict(self) -> Verdict:
         """The worst verdict among the checks."""
+        # verdicts are listed from best to worst
         return max((check.verdict for check in self.checks), key=VERDICTS.index)
 
 

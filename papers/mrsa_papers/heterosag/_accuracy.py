@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from mrsa_papers.harness._figures import Figure, pd
 
 SCHEMES = ("K = 2", "SC", "MC", "K = 12")
-_SLOWEST_RATE = 1e6  # bits a second of the slowest group
+_SLOWEST_RATE = 1e6  # bits per second of the slowest group
 _SORTED, _SPREAD = "sorted classes", "spread classes"
 
 

@@ -47,6 +47,7 @@ def error_bounds(context: Context) -> Found:
         data[data["updates"] == kind] for kind in ("halfway", "uniform")
     )
     four = [_counted(name, _DIM) for name in ("SC", "HC (T = 3)", "HC (T = 2)", "MC")]
+    # five standard errors of the mean, for dozens of comparisons at once
     inside = data["simulated"].sub(data["exact"]).abs() <= 5 * data["error"]
     return Found(
         (
@@ -122,6 +123,7 @@ def scheme_error_bound(
         ]
     else:
         counts = _hybrid_counts(parts, hybrid_threshold, as_printed)
+    # rationals: equality with (11) is checked to the last digit
     total = sum(
         (
             Fraction(number, (part - 1) ** 2)
@@ -129,6 +131,7 @@ def scheme_error_bound(
         ),
         Fraction(0),
     )
+    # n users in each pair, m/Z coordinates each, over 4 N^2 with N = n Z
     return float(
         total * group_size * (dim // segments) / (4 * (group_size * segments) ** 2)
     )
@@ -149,6 +152,8 @@ def _multiple_count(parts: list[int], group: int, subgroups: int) -> int:
     """Count the pairs of the first subgroups of a group in MC+, (17)."""
     # subgroups of coarser groups, whose quantizers count where they sum together
     before = sum(parts[:group])
+    # with each later subgroup it sums one segment, by its own coarser quantizer for
+    # both; and one segment alone
     return sum(
         2 * (sum(parts) - before - subgroup) - 1 for subgroup in range(subgroups)
     )
@@ -161,6 +166,7 @@ def _hybrid_counts(parts: list[int], threshold: int, as_printed: bool) -> list[i
     # g_T
     group = next(g for g in range(last + 1) if sum(parts[: g + 1]) > first_of_chain)
     chain_place = first_of_chain - sum(parts[:group])  # d_T
+    # groups before the chain count as in MC+
     counts = [_multiple_count(parts, g, parts[g]) for g in range(group)]
     counts += [part * (threshold + 1) for part in parts[group:]]
     counts[last] = (parts[last] - 1) * (threshold + 1) + threshold
@@ -191,6 +197,7 @@ def expansion_factor(
     """
     # sums run from 0 to |S| (K - 1)
     ring = num_summed * (num_levels - 1) + 1
+    # a ring of this many values needs the bits of its largest one
     return ((ring - 1).bit_length() if rounded else math.log2(ring)) / math.log2(
         num_levels
     )
@@ -228,6 +235,7 @@ def _measured(seed: int, name: str, trials: int) -> list[dict[str, Any]]:
     layout = training.layout_of(name, dim)
     levels = np.zeros((training.NUM_CLIENTS, dim))
     for row, (start, stop) in zip(layout.levels_of(), layout.bounds, strict=True):
+        # in each segment a user has the levels of the sum that it is in
         levels[:, start:stop] = row[:, None]
     generator = np.random.default_rng(seed)
     uniform = generator.random((training.NUM_CLIENTS, dim)).astype(np.float32)
@@ -243,6 +251,7 @@ def _measured(seed: int, name: str, trials: int) -> list[dict[str, Any]]:
             codes, _ = hetero.encode(
                 fold(as_key(seed), trial), updates, layout, (0.0, 1.0)
             )
+            # of the mean over users, as the server decodes it
             gap = (np.asarray(codes, np.float64) / (levels - 1) - updates).mean(axis=0)
             measurements.append(float((gap**2).sum()) / dim)
         rows.append(
@@ -301,6 +310,8 @@ def _closed_forms(context: Context) -> Iterator[Check]:
             matrix = hetero.segment_matrix_plus(scheme, parts, threshold)
             # of one user each; one coordinate a segment
             columns = np.repeat(levels, parts)
+            # a matrix entry names the first subgroup of the block, whose quantizer all
+            # of it takes
             own_levels = np.where(matrix < 0, columns, columns[np.maximum(matrix, 0)])
             counted = _equation_11(own_levels, [1] * total)
             words: Any = {"subgroups": parts, "hybrid_threshold": threshold or 0}

@@ -109,6 +109,7 @@ def _aligned(printed: _Printed) -> list[list[str]]:
     lines = printed.rows
     # the print repeats some lines
     while len(lines) > len(printed.matrix):
+        # removes the first of two equal neighbours
         lines.remove(next(a for a, b in itertools.pairwise(lines) if a == b))
     return lines
 

@@ -264,6 +264,7 @@ def _algorithm_6(counts: tuple[int, ...], threshold: int) -> np.ndarray:
     start = max(g for g in range(len(counts)) if before[g] <= first)
     pair = (start, first - before[start])  # (g_T, d_T)
     for (g, d), codes in column.items():
+        # the last subgroup has no later one to sum with
         if codes == total - 1:
             continue
         # before the chain: with each later subgroup once, as under MC
@@ -275,6 +276,7 @@ def _algorithm_6(counts: tuple[int, ...], threshold: int) -> np.ndarray:
                     i, s = i + 1, 0
                 else:
                     s = s + 1
+                # segments are shifted by two for each subgroup, as under MC
                 row = (2 * (before[g] + d) + r) % total
                 matrix[row, [codes, column[g + i, s]]] = codes
         else:

@@ -32,6 +32,7 @@ def survival_probability(
     """
     nobody, alone = 1.0, 0.0  # stay, without cancellation
     for _ in range(subgroup_size):
+        # one client more: the chances that none stays, and that exactly one does
         nobody, alone = (
             nobody * dropout_rate,
             alone * dropout_rate + nobody * (1.0 - dropout_rate),
@@ -52,6 +53,7 @@ def dropouts(context: Context) -> Found:
     generator = np.random.default_rng(context.seed)
     for size, rate in context.steps("Theorem 4: simulated dropouts", cases):
         for total in numbers:
+            # users that stay in each subgroup of each simulated round
             remaining = generator.binomial(size, 1 - rate, (trials, total))
             count = int((remaining >= 2).all(axis=1).sum())
             # every interval holds together with chance .999

@@ -195,6 +195,7 @@ def _solved(
         rows: list[dict[str, Any]] = []
         waiting: list[played.Window] = []
         start: Any = None
+        # targets change fastest: all windows of a seed and a speed come in a row
         jobs = itertools.product(range(plan.seeds), plan.speeds, plan.targets)
         stage = f"{name}: windows of {plan.lengths[-1]} rounds"
         for trial, speed, target in context.steps(stage, jobs):
@@ -225,6 +226,7 @@ def _words(values: list[float]) -> str:
 
 def _printed(context: Context, data_name: str, number: str) -> str:
     """Return a printed number with its words, if ours is measured on the same data."""
+    # a text times a truth value: empty unless it is the same data
     return f"{number}: " * is_data_of(context.images, data_name)
 
 
@@ -506,6 +508,7 @@ def _amplified(frame: pd.DataFrame) -> Check:
     random = random.assign(
         expected=random["predicted"] + random["motion"] ** 2 * random["gain"]
     )
+    # means over clients, as a single ratio varies by orders of magnitude
     means = random.groupby(["speed", "rounds", "seed"])[["error", "expected"]].mean()
     ratio = means["error"] / means["expected"]
     return state(
@@ -557,6 +560,7 @@ def _draw_error(ax: Axes, data: pd.DataFrame, by: str = "scheme") -> None:
         ax.plot(middle["motion"], middle["error"], lw=1.4, ms=5, label=label, **words)
         ax.plot(seeds["motion"], seeds["error"], ls="", ms=2.5, alpha=0.4, **words)
         still = seeds["frozen"].mean()
+        # errors of exposed clients are rounding, and would stretch the axis
         if still > 1e-6:
             ax.axhline(still, color=colour, ls="--", lw=0.9)
     ax.axhline(1, color="#777777", lw=0.8, ls=":")

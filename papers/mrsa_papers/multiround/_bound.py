@@ -41,6 +41,7 @@ class ConvexConstants:
 
     def heterogeneity(self, num_clients: int, form: Form = "corrected") -> float:
         """Return Gamma: L* - mean of L_i*; as printed, L* - sum of L_i*."""
+        # one minimum stands for all clients
         minima = np.broadcast_to(np.asarray(self.client_minima), (num_clients,))
         total = math.fsum(minima.tolist())
         return self.minimum - (total if form == "printed" else total / num_clients)
@@ -117,6 +118,7 @@ def convergence_bound(
     # over the number of rounds that are not skipped
     executed = np.arange(num_rounds + 1, dtype=np.float64)
     rates = constants.smoothness * scale / (gamma + executed * steps - 1.0)
+    # the mean over X, as b at the mean of X would be too small
     return float(_binomial_law(num_rounds, share) @ rates)
 
 

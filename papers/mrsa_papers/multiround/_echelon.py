@@ -51,6 +51,7 @@ def echelon_estimate(P: Any) -> Int32[np.ndarray, " rounds"]:
     for j, row in enumerate(array.astype(np.float64)):
         basis = _reduce(basis, pivots, row)
         if pivots:
+            # the lightest row of the basis: an upper bound on weak T, no more
             estimates[j] = (np.abs(basis) > _ZERO).sum(axis=1).min()
     return estimates
 
@@ -62,9 +63,11 @@ def _reduce(basis: np.ndarray, pivots: list[int], row: np.ndarray) -> np.ndarray
     """
     # pivot columns are unit vectors, so one product clears them
     row = row - row[pivots] @ basis
+    # exactly zero, which rounding may have missed
     row[pivots] = 0.0
     if np.abs(row).max() <= _ZERO:
         return basis
+    # the first entry that is not zero becomes 1
     lead = int(np.argmax(np.abs(row) > _ZERO))
     row = row / row[lead]
     # the new column is cleared above

@@ -44,7 +44,7 @@ _FULL, _FAST = _Size(10, (24, 32, 38, 40, 48)), _Size(6, (24, 32, 40))
 
 
 def exposed_and_recovered(context: Context) -> Found:
-    """Return which clients a history exposes, and which its sums recover."""
+    """Compare the clients that a history exposes with those that its sums recover."""
     size = _FAST if context.fast else _FULL
     plan = dataclasses.replace(_PLAN, before=30) if context.fast else _PLAN
     updates = _updates(context, plan, size.trials)

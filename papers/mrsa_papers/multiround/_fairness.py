@@ -81,6 +81,7 @@ def _exact_checks(context: Context) -> Iterator[Check]:
     rate, others = Fraction(3, 10), (Fraction(1, 10), Fraction(5, 10))
     cases = [(2, 1, 2), (3, 2, 1), (4, 2, 2)]
     equal = [
+        # a block is whole if none of its T clients is offline
         expected_gap([(1 - rate) ** target] * blocks, chosen, rounds, is_least=is_least)
         for blocks, chosen, target in cases
         for is_least in (True, False)
@@ -148,7 +149,9 @@ def _reach(rounds: int, trials: int) -> float:
     """
     blocks = _N // _T
     share = selection.expected_cardinality(_N, _K, _T, _RATE) / _N
+    # both tails of each block in each trial
     log = math.log(2 * blocks * trials / 1e-6)
+    # two counts may deviate in opposite directions
     return 2 * (math.sqrt(2 * share * (1 - share) * log / rounds) + log / (3 * rounds))
 
 

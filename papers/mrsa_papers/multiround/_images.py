@@ -81,6 +81,7 @@ def images_from_sums(context: Context) -> Found:
         if target is None:
             rows += _from_upload(ground, attack)
             continue
+        # once per seed
         rows += _originals(ground) if target == 1 else []
         rows += _from_sums(ground, target, attack)
     frame = rows_to_frame(rows)
@@ -183,6 +184,7 @@ def _ground(context: Context, seed: int) -> _Ground:
 def _new_ground(context: Context, seed: int) -> _Ground:
     dataset = context.images
     key = context.key(seed)
+    # a client per sample, of which the first are taken
     clients = data.iid(
         fold(key, int(Stream.PARTITION)), dataset, len(dataset.train_labels)
     )
@@ -267,7 +269,7 @@ def _inverted_blocks(
     """Return the members of each block of T, and the T images behind its mean."""
     # batch partitioning's blocks are neighbours
     blocks = np.arange(_CLIENTS).reshape(-1, target)
-    # estimates within a block are equal but for rounding
+    # estimates within a block are equal up to rounding
     means = np.asarray([solved[block].mean(axis=0) for block in blocks])
     view = attacks.views.UpdateView(
         ground.model,
@@ -283,6 +285,7 @@ def _inverted_blocks(
 
 def _from_upload(ground: _Ground, attack: attacks.Attack) -> list[dict[str, Any]]:
     """Return the same for what each client sends under its pads."""
+    # just above the largest entry, so that nothing is clipped
     clip = float(np.abs(ground.updates).max()) * 1.001
     quantizer = quantize.stochastic(_LEVELS, clip)
     sent = attacks.wire_round(
@@ -321,6 +324,7 @@ def _scored(
                 "mse": float(error),
                 "ssim": float(likeness),
             }
+            # images of the first seed only: each is many cells of the table
             if is_shown and ground.seed == 0 and client < _SHOWN:
                 row |= image_as_cells(image)
             rows.append(row)
@@ -378,6 +382,7 @@ def _checks(frame: pd.DataFrame) -> Iterator[Check]:
         exposed = int(frame[frame["seen"] == _name(target)]["exposed"].sum())
         for together in (False, True):
             block_scores = by_seed(_name(target, together=together))
+            # paired by seed
             less, over = interval(single - block_scores), interval(block_scores - guess)
             number = f"{target} images" if together else "one image, as the paper does"
             yield state(

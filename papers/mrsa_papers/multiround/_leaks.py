@@ -23,7 +23,7 @@ _N, _K = 60, 10
 
 
 def early_leaks(context: Context) -> Found:
-    """Return how much earlier weighted random selection leaks than random selection.
+    """Compare how early weighted random and random selection leak.
 
     At multiples of N/K rounds.
     """

@@ -35,6 +35,7 @@ def necessity(context: Context) -> Found:
     most = 10 if context.fast else 14
     sizes = [
         (n, k, t)
+        # K <= N/2, as Remark 6 assumes
         for n in range(2, most + 1)
         for k in range(1, n // 2 + 1)
         for t in range(1, k + 1)
@@ -140,6 +141,7 @@ def largest_union_family(n: int, k: int, t: int) -> Largest:
         # a generating function in clients and groups, one factor per group
         ways: Counter[tuple[int, int]] = Counter({(0, 0): 1})  # clients held, groups
         for size in sizes:
+            # each group is taken or not; `ways` is read whole before it changes
             ways.update(
                 {(held + size, groups + 1): c for (held, groups), c in ways.items()}
             )
@@ -152,6 +154,7 @@ def _groupings(n: int, least: int, low: int | None = None) -> Iterator[tuple[int
     """Go through sizes of `least` or more, not falling, that sum to n or less."""
     yield ()
     for size in range(least if low is None else low, n + 1):
+        # sizes never fall, so that each grouping comes once
         yield from ((size, *rest) for rest in _groupings(n - size, least, size))
 
 
@@ -165,6 +168,7 @@ def largest_family(n: int, k: int, t: int) -> int:
     cohorts = list(itertools.combinations(range(n), k))
     # a family is a number whose bits are its cohorts
     families = np.arange(2 ** len(cohorts))
+    # a client's column as a number: which cohorts of the family contain it
     columns = np.stack(
         [
             families

@@ -143,6 +143,7 @@ def _means(values: np.ndarray) -> list[float]:
 
 def _falls_to_one(label: str, bounds: Bounded, n: int) -> Check:
     is_one = bounds.upper == 1
+    # 10**6 stands for never, and moves the median up
     first = np.where(is_one.any(axis=1), is_one.argmax(axis=1) + 1, 10**6)
     middle = float(np.median(first))
     return state(
@@ -165,6 +166,7 @@ def _falls_sharply(label: str, curve: Any, n: int) -> Check:
     """
     lower, upper = np.asarray(curve.lower), np.asarray(curve.upper)
     first_exposed = int(np.argmax(upper == 1)) if (upper == 1).any() else 10**6
+    # from the last round with a proof of T >= 6
     width = first_exposed - int(np.flatnonzero(lower >= 6).max(initial=-1))
     # a witness has fewer than 6 clients
     least = first_exposed - int(np.argmax((upper > 0) & (upper < 6)))

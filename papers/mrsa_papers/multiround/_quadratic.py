@@ -85,6 +85,8 @@ class QuadraticProblem:
         """
         h, c = _as_float64(self.curvatures, self.samples)
         start = _start(initial, c.shape[-1]).astype(np.float64)
+        # steps up to 1/rho are averages of the model and a sample, which stay in this
+        # box
         low = np.minimum(c.min(axis=(0, 1)), start)
         high = np.maximum(c.max(axis=(0, 1)), start)
         # a square is largest at an end of the box
@@ -153,6 +155,7 @@ def quadratic_problem(
     drawn = np.asarray(
         jax.random.normal(keys[2], (num_clients, num_samples, dim), jnp.float32)
     )
+    # clients of a block share a centre, but their samples differ
     samples = np.repeat(centres, block_size, axis=0)[:, None] + drawn * np.float32(
         noise
     )
@@ -247,22 +250,27 @@ def _train(
         j, cohort = inputs
         round_stream = round_key(key, j, Stream.LOCAL_TRAINING)
         local = jnp.broadcast_to(model.x, (num_clients, dim))
+        # unrolled: E is small and known when compiled
         for step in range(steps):
             words = client_words(fold(round_stream, jnp.uint32(step)), num_clients)
+            # the modulus is almost uniform: M is at most 2^16, and words have 32 bits
             index = (words % jnp.uint32(num_samples)).astype(jnp.int32)[:, None, None]
             sample = jnp.take_along_axis(problem.samples, index, axis=1)[:, 0]
             rate = 2.0 / (mu * (gamma + (model.executed + step).astype(jnp.float32)))
             local = local - rate * problem.curvatures * (local - sample)
         size = jnp.sum(cohort, dtype=jnp.int32)
+        # all clients have trained; those outside of the cohort are masked out
         total = jnp.sum(jnp.where(cohort[:, None], local, jnp.float32(0.0)), axis=0)
         # a skipped round leaves the model
         x = jnp.where(
             size > 0, total / jnp.maximum(size, 1).astype(jnp.float32), model.x
         )
+        # step sizes fall by executed steps only, so skipped rounds cost none
         executed = model.executed + jnp.where(size > 0, jnp.int32(steps), jnp.int32(0))
         return _Model(x, executed), problem.gap(x)
 
     rounds = jnp.arange(history.shape[0], dtype=jnp.uint32)
+    # on a mesh the carry must vary over devices as the inputs do
     first = varying_like(_Model(start, jnp.int32(0)), key, problem, history, start)
     _, gaps = lax.scan(round_, first, (rounds, history))
     return jnp.concatenate([problem.gap(start)[None], gaps])

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 _TARGETS = (1, 2, 3, 4, 6, 12)
 
-# (N, K) of the Monte Carlo beside Theorem 3; the paper simulates (120, 12) and (40, 8)
+# (N, K) of the Monte Carlo for Theorem 3; the paper simulates (120, 12) and (40, 8)
 # elsewhere.
 _SIZES = ((20, 4), (40, 8), (60, 6), (80, 8), (120, 12))
 
@@ -57,6 +57,7 @@ def theorem_1(context: Context) -> Found:
                 "T": target,
                 "theorem": printed,
                 "closed_form": selection.expected_cardinality(120, 12, target, rate),
+                # a round that is not skipped has all K clients
                 "simulated": 12.0 * float(1 - np.asarray(metrics.skipped).mean()),
             }
         )
@@ -81,6 +82,7 @@ def _theorem_1_checks(data: pd.DataFrame, rounds: int) -> Iterator[Check]:
     # Bernstein's bound for the mean of independent rounds, at a chance of 1e-6 over all
     # points.
     log = math.log(2 * len(data) / 1e-6)
+    # Bernstein: the standard deviation's term, and one for rare large deviations
     slack = 12 * (
         np.sqrt(2 * share * (1 - share) * log / rounds) + 2 * log / (3 * rounds)
     )
@@ -112,6 +114,7 @@ def _theorem_1_exactly(n: int, k: int, target: int, rate: Fraction) -> Fraction:
     q = 1 - (1 - rate) ** target
     # too few blocks are left for a cohort: the round is skipped
     few = range(blocks - chosen + 1, blocks + 1)
+    # i blocks of N/T are away, independently with probability q
     tail = sum(math.comb(blocks, i) * q**i * (1 - q) ** (blocks - i) for i in few)
     return Fraction(k * (1 - tail))
 
@@ -191,6 +194,7 @@ def full_rank_probability_bound(num_clients: int, cohort_size: int) -> float:
         The bound in [0, 1]; 0 where the formula is negative and says nothing.
     """
     n, t = num_clients, cohort_size / num_clients
+    # by logarithms: powers of numbers near 1 keep their digits
     zero = 0.0 if t == 1 else 2.0 * n * math.exp(n * math.log1p(-t))
     equal = n * (n - 1) * math.exp(n * math.log(t * t + (1.0 - t) ** 2))
     return max(0.0, 1.0 - zero - equal)
@@ -238,6 +242,8 @@ def _rounds_to_full_rank(
     # the figure ends there
     horizon = n + 12
     selector = (
+        # asked more often, since a tenth of the clients is away: the chance to take
+        # part is K/N
         selection.bernoulli(n, k / (n * (1 - rate)))
         if kind == "iid"
         else selection.uniform(n, k)
@@ -268,6 +274,8 @@ def _first_full(histories: np.ndarray) -> np.ndarray:
         padded = np.resize(later, 1 << (int(later.size) - 1).bit_length())
         ranks = np.asarray(modular.rank_trajectory(histories[padded]))[: later.size]
         reached = ranks == n
+        # argmax gives the first True, but 0 also without any: hence the last column's
+        # test
         first[later] = np.where(reached[:, -1], reached.argmax(axis=1) + 1, horizon + 1)
     return first
 
@@ -321,11 +329,13 @@ def _decays(at_n: pd.DataFrame, draws: int) -> Check:
         ]
         sizes = rows["N"].tolist()
         # c' that the ends of the first interval allow, by 2 exp(-c' N) = the chance
+        # the upper end of the chance allows the slowest decay
         slow, fast = (-math.log(end / 2) / sizes[0] for end in reversed(ends[0]))
         for n, (low, high) in zip(sizes[1:], ends[1:], strict=True):
             # the chances that these c' predict for more clients
             limits = [2 * math.exp(-rate * n) for rate in (fast, slow)]
             holds.append(
+                # surely faster than any allowed c', surely slower than all, or open
                 True if high <= limits[0] else False if low > limits[1] else None
             )
         parts = ", ".join(

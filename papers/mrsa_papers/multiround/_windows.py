@@ -161,6 +161,7 @@ def whole_minibatch(clients: data.ClientData, wanted: int) -> int:
     """
     size = int(clients.sizes.max())
     divisors = [number for number in range(1, size + 1) if size % number == 0]
+    # ties go to the smaller minibatch
     return min(divisors, key=lambda number: (abs(number - wanted), number))
 
 
@@ -174,6 +175,7 @@ def trained_start(context: Context, plan: Plan, trial: int) -> Start:
     run = experiment.train(
         trial, history, ring_of(plan.cohort_size, experiment.dim), clients
     )
+    # it has fallen twice before the window, and stays there
     factor = 0.4**2 if plan.decays else 1.0
     return Start(
         key,
@@ -199,6 +201,7 @@ def played_window(
     context: Context, plan: Plan, start: Start, target: int, speed: float
 ) -> Window:
     """Train through the longest window and keep what the server learns."""
+    # another key than before the window, and the same one for all of its schemes
     key, trainer = (
         fold(start.key, plan.before),
         start.trainer.scaled(jnp.float32(speed)),
@@ -218,6 +221,7 @@ def played_window(
             )
         )
 
+    # the first round with a sum
     first = int(rounds.any(axis=1).argmax())
     updates = updates_at(start.parameters, first)
     clip = _ROOM * float(np.abs(updates).max(initial=1e-12))
@@ -240,8 +244,10 @@ def played_window(
     sums = np.zeros((len(learnt), updates.shape[1]), np.float32)
     sums[learnt.any(axis=1)] = seen.aggregates
     places = np.flatnonzero(learnt.any(axis=1))
+    # empty rounds divide 0 by 1
     steps = sums / np.maximum(learnt.sum(axis=1), 1)[:, None].astype(np.float32)
     changes = []
+    # the last round with a sum, and the middle one
     for index in places[[-1, len(places) // 2]].tolist():
         # with which the round began
         # the server adds the mean of each sum
@@ -302,6 +308,7 @@ def noise_gain(participation: np.ndarray) -> np.ndarray:
     attack = attacks.least_squares_attack()
     flat = participation.reshape(-1, *participation.shape[-2:])
     gains = [
+        # G is [N, J], so this sums over the window's rounds
         np.square(attack.estimator(window)) @ window.sum(axis=1).astype(np.float64)
         for window in flat
     ]
