@@ -226,12 +226,15 @@ class LocalSGD:
         if self.clip_norm is None:
             return moved
         length = jnp.sqrt(jnp.sum(moved * moved))
+        # The maximum leaves short updates as they are, and divides by no zero.
         return moved * (self.clip_norm / jnp.maximum(length, self.clip_norm))
 
     def _moved(
         self, variables: Any, velocity: Any, gradient: Any, start: Any
     ) -> tuple[Any, Any]:
         """Take one step; what is None costs nothing."""
+        # The order is torch's: decay and proximal pull are part of the gradient, which
+        # then enters the velocity.
         if self.weight_decay is not None:
             gradient = jax.tree.map(
                 lambda g, p: g + self.weight_decay * p, gradient, variables

@@ -213,6 +213,8 @@ def cohort_layouts(
         name = scheme
         threshold = hybrid_threshold
         if empty_groups == "drop":
+            # "drop": the scheme is built over the present groups only, so T may need to
+            # shrink.
             chosen = [number for number, slots in enumerate(groups) if slots]
             if len(chosen) == 1:
                 name, threshold = "groups", None
@@ -243,6 +245,7 @@ def _ranked(
     group_of = np.full(len(cohort), _APART, np.int64)
     names, of_member = np.unique(units[cohort], return_inverse=True)
     slowest = np.full(len(names), np.inf)
+    # A unit (a block or a client) ranks by its slowest client.
     np.minimum.at(slowest, of_member, speed[cohort].astype(np.float64))
     # the units from the slowest on, cut into equal parts, the slower ones larger
     group_of_unit = np.empty(len(names), np.int64)
@@ -265,6 +268,9 @@ def _settle_small(
     if (too_small == "skip" and is_small.any()) or sizes.sum() < fewest:
         group_of[:] = _APART
         return
+    # From the fastest group down. A merged group takes the levels of the slower one, so
+    # no client sends more bits than planned; `while` because the result may be small
+    # still.
     for group in range(num_groups - 1, -1, -1):
         while 0 < sizes[group] < fewest:
             slower = np.flatnonzero(sizes[:group])

@@ -140,11 +140,13 @@ def privacy_report(
     if num_groups == 1:
         return PrivacyReport(Fraction(1), Fraction(1), (), (), len(rows))
     search = most_learned(rows, num_groups, steps)
+    # `side` holds the union as bits of groups.
     groups = tuple(group for group in range(num_groups) if search.side >> group & 1)
     inside = set(groups)
     learned = tuple(
         segment
         for segment, blocks in enumerate(rows)
+        # A segment is learnt if no block crosses the border of the union.
         if all(inside.issuperset(block) or inside.isdisjoint(block) for block in blocks)
     )
     level, guaranteed = (
@@ -161,6 +163,8 @@ def _two_level_sums(
         (
             block.segment,
             count,
+            # All codes are at the upper level, or all at the lower: the sum then shows
+            # each one.
             upper**count + (1 - upper) ** count if count > 1 else 1.0,
         )
         for block in layout.blocks
@@ -243,6 +247,8 @@ def scheme_privacy_level(
     size, threshold = check_scheme(scheme, num_groups, hybrid_threshold)
     if scheme == "sc":
         return Fraction(2, size)
+    # G / p for the smallest prime factor p of G, and 1 for a prime: the most rotations
+    # that keep a proper union of groups, hence the most rows that it learns.
     of_coset = max(
         (size // d for d in range(2, math.isqrt(size) + 1) if size % d == 0), default=1
     )

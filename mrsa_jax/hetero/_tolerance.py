@@ -122,12 +122,15 @@ def tolerated_byzantine(
     for segment, blocks in enumerate(rows):
         for number, block in enumerate(blocks):
             block_of[segment, list(block)] = number
+            # Unweighted, a block counts 1 if any client of it counts, else 0.
             heavy = sum(int(counts[group]) for group in block)
             table[segment, list(block)] = heavy if weighted else min(heavy, 1)
     heavy_blocks = [
         _block_weights(table[row], block_of[row]) for row in range(len(rows))
     ]
     totals = [sum(weights_of_row) for weights_of_row in heavy_blocks]
+    # A median tolerates strictly less than half of a row's weight, a trimmed mean up to
+    # the trimmed fraction.
     limits = [
         max((total - 1) // 2, 0) if share is None else int(share * total)
         for total in totals
@@ -230,8 +233,10 @@ class _Search:
     ) -> None:
         if size > self.best:
             self.best, self.groups = size, tuple(chosen)
+        # A block that is spoilt already costs nothing more.
         needs = np.where(hit[self.rows[:, None], self.block_of], 0, self.table)
         candidates = [g for g in candidates if (needs[:, g] <= slack).all()]
+        # Candidates in ascending order, each set once: later ones only are tried after.
         for place, group in enumerate(candidates):
             bound = min(self.cap, size + self._bound(candidates[place:], hit, slack))
             if bound <= self.best:
@@ -259,6 +264,8 @@ class _Search:
         free = np.where(hit, gain, 0).sum(axis=1)
         gain = np.where(hit, 0, gain)
         weight = np.maximum(self.block_weight, 1)
+        # A fractional knapsack for each row, best gain per weight first; the least row
+        # bounds the whole.
         order = np.argsort(-(gain / weight), axis=1, kind="stable")
         gain, weight = (
             np.take_along_axis(gain, order, 1),
@@ -266,6 +273,7 @@ class _Search:
         )
         room = slack[:, None] - (np.cumsum(weight, axis=1) - weight)
         taken = np.clip(room / weight, 0.0, 1.0) * gain
+        # 1e-9 against rounding down a whole number; a bound may only be too large.
         return int((free + np.floor(taken.sum(axis=1) + 1e-9)).min())
 
     def _bound_by_pairs(self, candidates: list[int]) -> int:
@@ -279,7 +287,11 @@ class _Search:
         same = same[np.ix_(candidates, candidates)]
         most = -np.sort(-same, axis=1)
         for count in range(1, len(candidates) + 1):
+            # The most shared blocks that `count` groups can have: the `count - 1` largest
+            # entries of each, where every pair is counted twice.
             pairs = np.sort(most[:, : count - 1].sum(axis=1))[::-1][:count].sum() // 2
+            # Inclusion and exclusion: spoilt blocks are at least memberships less
+            # shared pairs.
             if count * len(self.rows) - pairs > self.limits.sum():
                 # not monotone in general: a larger set would contain one of this size
                 return count - 1

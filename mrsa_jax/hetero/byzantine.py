@@ -319,6 +319,7 @@ def collusion(
     )
     number = check_finite(strength, "strength")
     require(number > 0.0, "strength", "must be positive", strength)
+    # mean - z deviations ("little is enough") against -z means ("inner product").
     factors = (1.0, -number) if kind == "little_is_enough" else (-number, 0.0)
     attack = Collusion(jnp.float32(factors[0]), jnp.float32(factors[1]))
     return Byzantine(_checked_clients(is_byzantine), on_updates=attack)
@@ -376,9 +377,12 @@ def _uniform_residues(key: Array, shape: tuple[int, ...], modulus: Array) -> Arr
         key, jnp.arange(shape[0], dtype=jnp.uint32)
     )
     words = jax.vmap(lambda key: random_words(key, (2, *shape[1:])))(keys)
+    # U R / 2^64 in 32-bit limbs: the upper word of high R, plus the carry of its lower
+    # word and the upper word of low R.
     high, low = words[:, 0], words[:, 1]
     spread = jnp.broadcast_to(modulus, shape)
     top, middle = multiply_wide(high, spread)
     carried, _ = multiply_wide(low, spread)
     carry = (middle + carried < middle).astype(jnp.uint32)
+    # For R = 2^32, written 0, the residue is the upper word itself.
     return jnp.where(spread == jnp.uint32(0), high, top + carry)

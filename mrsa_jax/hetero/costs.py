@@ -118,6 +118,7 @@ def segment_costs(
         width = block.stop - block.start
         of_pad = width * words_per_residue(block.modulus)
         mates[np.ix_(members, members)] = True
+        # One self pad, and one pad with each of the other members.
         words[members] += of_pad * len(members)
         bits[members] += width * (block.modulus - 1).bit_length()
         plain[members] += width * math.log2(block.num_levels)
@@ -126,6 +127,7 @@ def segment_costs(
         # not
         server_words += of_pad * inside * (1 + len(members) - inside)
     np.fill_diagonal(mates, False)
+    # Pairs of a lost client and a summed one: the server makes their pads again.
     crossing = mates & ~summed[:, None] & summed[None, :]
     return SegmentCosts(
         key_agreements=mates.sum(axis=1) + (number - 1),

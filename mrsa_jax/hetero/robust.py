@@ -135,6 +135,7 @@ class Krum:
         """Combine f32[blocks, dim] by f32[blocks] to f32[dim]."""
         checked, checked_weights = _inputs(values, weights)
         count = checked.shape[0]
+        # Below 2 f + 3 blocks, Krum's guarantee does not hold.
         fewest = 2 * self.num_byzantine + 3
         rule = (
             f"must hold 2 f + 3 = {fewest} blocks or more for f = {self.num_byzantine}"

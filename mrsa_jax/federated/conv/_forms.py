@@ -64,6 +64,7 @@ def conv(inputs: Images, kernel: Kernel, bias: Bias, *, padding: int) -> Outputs
     edges = ((0, 0), (padding, padding), (padding, padding), (0, 0))
     patches = windows(jnp.pad(inputs, edges), side)
     batch, height, width, depth = patches.shape
+    # One product for the whole batch: [places, depth] @ [depth, features].
     outputs = (
         patches.reshape(-1, depth) @ kernel.reshape(depth, features) + bias[None, :]
     )
