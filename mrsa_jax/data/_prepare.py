@@ -168,9 +168,11 @@ def check_network(
         )
         thread.start()
         threads.append(thread)
+    # One deadline for all threads, not one each.
     end = time.monotonic() + timeout_seconds
     for thread in threads:
         thread.join(max(end - time.monotonic(), 0.0))
+    # A copy: threads that were left behind may still remove entries.
     for (host, port), reason in dict(failures).items():
         raise DataNotFoundError(
             f"{host} (port {port}) cannot be reached: {reason}. Preparing a data set "
@@ -189,6 +191,7 @@ def _connect(
     except OSError as error:
         failures[target] = str(error) or type(error).__name__
     else:
+        # Each target starts as failed; an answer in time removes it.
         del failures[target]
 
 

@@ -102,6 +102,7 @@ def prepared_folder(
     root = tfds_directory(directory) / path
     if not root.is_dir():
         return None
+    # Versions as tuples of integers: 10.0.0 is newer than 9.0.0.
     versions = [
         (tuple(int(number) for number in folder.name.split(".")), folder)
         for folder in root.iterdir()
@@ -154,6 +155,7 @@ def _decode(name: str, folder: pathlib.Path | None) -> Arrays:
             raise _not_prepared(name, folder, reason) from error
         images, labels = _collect(source, name)
         arrays |= {f"{split}_inputs": images, f"{split}_labels": labels}
+        # The stated number may be missing, and one split may lack the highest label.
         num_classes = max(num_classes, _num_classes(source), int(labels.max()) + 1)
     return {**arrays, "num_classes": np.asarray(num_classes)}
 
@@ -394,6 +396,7 @@ def _stratified(
     train: list[np.ndarray] = []
     test: list[np.ndarray] = []
     for label in np.unique(labels):
+        # Class by class, so that small classes are in both parts.
         members = generator.permutation(np.flatnonzero(labels == label))
         num_test = len(members) // _TEST_FRACTION
         test.append(members[:num_test])

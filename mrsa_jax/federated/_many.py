@@ -156,6 +156,7 @@ def _runs(
             tests[held] = prepared_test(
                 training.test, training.sample_shape, first.trainer
             )
+        # The run's number goes into each record, so that one callback can serve all.
         tell = callback and functools.partial(_tell_of, callback, number)
         runs.append(Run(seed, training, tests[held], tell))
     return runs
@@ -175,6 +176,7 @@ def merged(parts: Sequence[ClientData]) -> tuple[ClientData, list[int]]:
     for part in parts:
         if id(part) in firsts:
             continue
+        # The pool that this part shares, or a new one at the end of the list.
         place = next(
             (i for i, pool in enumerate(pools) if _is_same_pool(pool, part)), len(pools)
         )
@@ -182,6 +184,7 @@ def merged(parts: Sequence[ClientData]) -> tuple[ClientData, list[int]]:
             pools.append(part)
             offsets.append(sum(len(pool.labels) for pool in pools[:-1]))
         firsts[id(part)] = sum(len(part_sizes) for part_sizes in sizes)
+        # Indices into a part's pool become indices into all pools joined.
         places = np.asarray(part.indices) + np.int32(offsets[place])
         rows.append(np.pad(places, ((0, 0), (0, widest - places.shape[1]))))
         sizes.append(np.asarray(part.sizes))

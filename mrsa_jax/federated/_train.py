@@ -162,6 +162,8 @@ def drive(
             )
         before, step = step, _steps_through(runs)
         _test(live)
+        # Steps before the last are reported at once; the last one only after it was
+        # saved, so that a reported step is never lost.
         tell(range(before + 1, step))
         if step > before:
             if store is not None and store.is_due(

@@ -288,6 +288,7 @@ def checked_rounds(participation: Any, survivors: Any, num_clients: int) -> Roun
     require(
         alive.shape == shape, "survivors", f"must have the shape {shape}", alive.shape
     )
+    # No client may be in a step without having been in the one before.
     is_nested = not (alive[:, 1:] & ~alive[:, :-1]).any()
     require(
         is_nested, "survivors", "must be nested, each of V0 to V4 within the one before"

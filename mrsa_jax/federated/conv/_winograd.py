@@ -217,8 +217,8 @@ def _input_tiles_transposed(tiles: Array, tiling: _Tiling) -> Array:
     """Return the gradient of the inputs of `_input_tiles`."""
     n, back = tiling.products, tiling.matrices.data.T
     tiles = tiles.reshape(n, n, -1, tiling.down, tiling.right, tiles.shape[-1])
-    columns = _along_columns(back, tiles)
     # Transposes in reverse order: columns first, then rows.
+    columns = _along_columns(back, tiles)
     once = _overlapped([columns[:, k] for k in range(n)], tiling.outputs, axis=3)
     rows = _along_rows(back, jnp.stack(once, axis=1))
     cells = jnp.stack(_overlapped(list(rows), tiling.outputs, axis=2))
@@ -272,6 +272,7 @@ def _kernel_transform(
     kernel: Array, tiling: _Tiling
 ) -> Float32[Array, "products channels features"]:
     side, _, channels, features = kernel.shape
+    # Kernels are small: one Kronecker product transforms rows and columns at once.
     both = np.kron(tiling.matrices.kernel, tiling.matrices.kernel)
     flat = kernel.reshape(side * side, channels * features)
     return (jnp.asarray(both, jnp.float32) @ flat).reshape(-1, channels, features)
@@ -373,8 +374,8 @@ def _in_chunks(batch: int, weights: Array, tiling: _Tiling) -> tuple[int, int]:
     """
     products, channels, features = weights.shape
     sample = 4 * products * tiling.down * tiling.right * (channels + features)
-    # A chunk below the cache's size, but with tiles of four times the weights at least,
-    # which are read again for every chunk.
+    # As many samples as stay in cache, but enough for their tiles to outweigh the
+    # weights, which are read again for every chunk (4 bytes each, as in `sample`).
     most = max(at_once("tiles", sample), 4 * math.prod(weights.shape) // sample)
     chunks = -(-batch // most)
     # Chunks of equal size, so that the padding is least.
