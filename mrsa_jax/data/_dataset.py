@@ -253,7 +253,8 @@ def label_dropout_rates(
         >>> import mrsa_jax as mj
         >>> import numpy as np
         >>> clients = mj.data.shards(0, mj.data.load("digits"), 20, single_label=True)
-        >>> rates = mj.data.label_dropout_rates(clients, [label / 10 for label in range(10)])
+        >>> by_label = [label / 10 for label in range(10)]
+        >>> rates = mj.data.label_dropout_rates(clients, by_label)
         >>> held = mj.data.class_counts(clients).argmax(axis=1)
         >>> bool(np.allclose(rates, held / 10))
         True

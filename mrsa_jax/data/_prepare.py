@@ -67,7 +67,7 @@ class PreparationPlan:
     is_prepared: bool
 
     def check_extra(self) -> None:
-        """Raise `DataNotFoundError` unless TensorFlow is installed, for this step only."""
+        """Raise `DataNotFoundError` unless TensorFlow is installed: only this needs it."""
         if importlib.util.find_spec("tensorflow") is None:
             raise DataNotFoundError(
                 f"preparing the data set {self.name!r} needs TensorFlow, which is not "
@@ -101,7 +101,10 @@ def plan_preparation(
     """
     name = name.removeprefix("tfds:")
     is_name = name not in ("mnist_5k", "digits", "idx", "cifar", "olivetti")
-    rule = f"must be a set that needs preparing: {', '.join(PREPARED)} or another tfds:NAME"
+    rule = (
+        f"must be a set that needs preparing: {', '.join(PREPARED)} or another "
+        "tfds:NAME"
+    )
     require(is_name, "name", rule, name)
     folder = tfds_directory(directory)
     builder = _builder(name, folder)

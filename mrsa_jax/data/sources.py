@@ -82,7 +82,7 @@ def _read_faces(home: pathlib.Path) -> Arrays:
 # Reading needs neither TensorFlow nor the network; a set that is cached needs not even
 # tensorflow-datasets. Decoding is slow, so it happens once.
 def tfds_directory(directory: str | os.PathLike[str] | None) -> pathlib.Path:
-    """Return the folder of tensorflow-datasets, or its default, without importing it."""
+    """Return the folder of tensorflow-datasets or its default; nothing is imported."""
     if directory is None:
         directory = os.environ.get("TFDS_DATA_DIR") or "~/tensorflow_datasets"
     return pathlib.Path(directory).expanduser()
@@ -135,7 +135,10 @@ def read_tfds(name: str, directory: str | os.PathLike[str] | None) -> Arrays:
 
 def import_tfds(name: str, extra: str = "tfds") -> Any:
     """Import tensorflow-datasets, an extra, for a data set of some name."""
-    rule = f"data set {name!r} needs the package 'tensorflow_datasets', which cannot be imported"
+    rule = (
+        f"data set {name!r} needs the package 'tensorflow_datasets', which cannot be "
+        "imported"
+    )
     return needed("tensorflow_datasets", extra, rule, DataNotFoundError)
 
 
@@ -370,7 +373,7 @@ def _idx_arrays(folder: pathlib.Path) -> Arrays:
 
 
 def _from_splits(name: str, arrays: Arrays, key: Key[Array, ""]) -> Dataset:
-    """Normalise bytes to [0, 1], add a missing channel axis, and shuffle the training."""
+    """Scale bytes to [0, 1], add a missing channel axis, and shuffle the training."""
     labels = arrays["train_labels"].astype(np.int32)
     order = host_generator(key, Stream.PARTITION, 0).permutation(len(labels))
     return Dataset(

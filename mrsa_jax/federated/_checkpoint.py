@@ -210,10 +210,16 @@ class Store:
         theirs, ours = meta["identity"], self._identity
         for name in sorted(theirs.keys() | ours.keys()):
             same = theirs.get(name) == ours.get(name)
-            rule = f"must be of this configuration; {name} differs {where}: saved and now are"
+            rule = (
+                f"must be of this configuration; {name} differs {where}: saved and now "
+                "are"
+            )
             require(same, "checkpoints", rule, theirs.get(name), ours.get(name))
         for saved, now in zip(meta["leaves"], described, strict=False):
-            rule = f"must be of this configuration; shapes differ {where}: saved and now are"
+            rule = (
+                f"must be of this configuration; shapes differ {where}: saved and now "
+                "are"
+            )
             require(saved == now, "checkpoints", rule, saved, now)
         counts = len(meta["leaves"]), len(described)
         rule = f"must be of this configuration; the number of arrays differs {where}"

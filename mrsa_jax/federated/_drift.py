@@ -175,9 +175,12 @@ def measure_drift(
         >>> import mrsa_jax as mj
         >>> import numpy as np
         >>> own = np.random.default_rng(0).normal(size=(1, 6, 500))
-        >>> drift = mj.federated.measure_drift(np.repeat(own, 4, axis=0), [range(6)] * 4)
-        >>> round(drift.spread, 1), drift.memory, round(drift.lasting, 5), drift.pairs.tolist()
-        (1.0, 0.999999, 1.0, [18, 12, 6])
+        >>> updates, members = np.repeat(own, 4, axis=0), [range(6)] * 4
+        >>> drift = mj.federated.measure_drift(updates, members)
+        >>> round(drift.spread, 1), drift.memory, round(drift.lasting, 5)
+        (1.0, 0.999999, 1.0)
+        >>> drift.pairs.tolist()
+        [18, 12, 6]
 
     Cost: about (participations of a client)^2 x coordinates for each client and layer.
     """

@@ -157,7 +157,8 @@ class LocalSGD:
 
         Examples:
             >>> import mrsa_jax as mj
-            >>> trainer = mj.federated.local_sgd(mj.federated.logistic(10), 0.5, batch_size=10)
+            >>> model = mj.federated.logistic(10)
+            >>> trainer = mj.federated.local_sgd(model, 0.5, batch_size=10)
             >>> float(trainer.scaled(0.5).learning_rate)
             0.25
         """
@@ -317,7 +318,8 @@ def local_sgd(
     Examples:
         >>> import mrsa_jax as mj
         >>> import jax
-        >>> trainer = mj.federated.local_sgd(mj.federated.logistic(10), 0.1, batch_size=10)
+        >>> model = mj.federated.logistic(10)
+        >>> trainer = mj.federated.local_sgd(model, 0.1, batch_size=10)
         >>> trainer.num_epochs, len(jax.tree.leaves(trainer))
         (1, 1)
 
@@ -385,7 +387,7 @@ def strength(
 def _optional_strength(
     value: Any, argument: str, rule: str, is_legal: Callable[[Any], bool]
 ) -> Float32[Array, ""] | None:
-    """Return a number that training uses, or None for None and 0, which cost nothing."""
+    """Return a number that training uses; None for None and 0, which cost nothing."""
     number = None if value is None else strength(value, argument, rule, is_legal)
     return number if is_traced(value) or value else None
 

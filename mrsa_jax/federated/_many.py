@@ -97,9 +97,12 @@ def train_many(
         >>> clients = mj.data.iid(0, mj.data.load("digits"), num_clients=4)
         >>> model = mj.federated.logistic(10)
         >>> average = mj.secagg.ring_average(mj.quantize.stochastic(2**16, 0.5), 4, 650)
-        >>> trainers = [mj.federated.local_sgd(model, rate, batch_size=100) for rate in (0.1, 0.01)]
+        >>> trainers = [
+        ...     mj.federated.local_sgd(model, rate, batch_size=100) for rate in (0.1, 0.01)
+        ... ]
+        >>> rounds = np.ones((1, 4), bool)
         >>> results = mj.federated.train_many(0, [
-        ...     mj.federated.Training(model, clients, np.ones((1, 4), bool), trainer, average)
+        ...     mj.federated.Training(model, clients, rounds, trainer, average)
         ...     for trainer in trainers])
         >>> [mj.Status(result.status[0]).name for result in results]
         ['OK', 'OK']
@@ -149,7 +152,10 @@ def _runs(
         rule = "must all train one model"
         require(models[0] == models[1], "trainings", rule, *models)
         is_same_kind = bool(jax.tree.structure(training.trainer) == kind)
-        rule = "must have trainers that differ in their numbers only (learning rate, momentum)"
+        rule = (
+            "must have trainers that differ in their numbers only (learning rate, "
+            "momentum)"
+        )
         require(is_same_kind, "trainings", rule, training.trainer, first.trainer)
         held = tuple(map(id, training.test or ())) + training.sample_shape
         if held not in tests:

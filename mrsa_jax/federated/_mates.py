@@ -54,8 +54,8 @@ def correlation_of_mates(
     starts = np.flatnonzero(np.diff(at, prepend=-1) | np.diff(block, prepend=-1))
     size = np.diff(starts, append=len(at))
     squares = np.add.reduceat((entries**2).sum(axis=1), starts)
-    # Sum over pairs of |x_i - x_j|^2 = 2 (size * sum |x_i|^2 - |sum x_i|^2), here by
-    # half; no pair is formed.
+    # Half of |x_i - x_j|^2 over all ordered pairs, without forming a pair: that is
+    # size * sum |x_i|^2 - |sum x_i|^2.
     apart = size * squares - (np.add.reduceat(entries, starts) ** 2).sum(axis=1)
     sums = apart, size * (size - 1.0)
     mates, num_mates = (np.bincount(at[starts], block, len(members)) for block in sums)

@@ -65,8 +65,8 @@ def logistic(num_classes: int = 10) -> nn.Module:
 
     Examples:
         >>> import mrsa_jax as mj
-        >>> mj.federated.num_parameters(mj.federated.logistic(10), (28, 28, 1)) == 784 * 10 + 10
-        True
+        >>> mj.federated.num_parameters(mj.federated.logistic(10), (28, 28, 1))
+        7850
 
     Source: HeteroSAg (Elkordy, Avestimehr), Experiment 2; CCESA, Appendix B.2.
     """
@@ -138,7 +138,8 @@ def initial_parameters(
 
     Examples:
         >>> import mrsa_jax as mj
-        >>> mj.federated.initial_parameters(0, mj.federated.logistic(3), (2, 2, 1)).shape
+        >>> model = mj.federated.logistic(3)
+        >>> mj.federated.initial_parameters(0, model, (2, 2, 1)).shape
         (15,)
     """
     _structure(model, tuple(input_shape))

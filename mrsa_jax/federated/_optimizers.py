@@ -239,7 +239,8 @@ def scaffold(
 
     Examples:
         >>> import mrsa_jax as mj
-        >>> trainer = mj.federated.scaffold(mj.federated.logistic(10), 0.1, batch_size=10)
+        >>> model = mj.federated.logistic(10)
+        >>> trainer = mj.federated.scaffold(model, 0.1, batch_size=10)
         >>> trainer.state_sizes(650)
         (650, 650)
 

@@ -124,7 +124,9 @@ def memory_estimate(
         >>> clients = mj.data.iid(0, mj.data.load("digits"), num_clients=4)
         >>> model = mj.federated.logistic(10)
         >>> trainer = mj.federated.local_sgd(model, 0.1, batch_size=100)
-        >>> needed = mj.federated.memory_estimate(model, clients, trainer=trainer, cohort_size=2)
+        >>> needed = mj.federated.memory_estimate(
+        ...     model, clients, trainer=trainer, cohort_size=2
+        ... )
         >>> needed.peak_bytes > needed.data_bytes > 64 * 4 * int(clients.sizes.sum())
         True
     """
@@ -227,7 +229,7 @@ def _setting_of(runs: list[Run], pool: ClientData, mesh: Mesh | None) -> _Settin
 def largest_width(
     memory_bytes: int, most: int, estimate: Callable[[int], MemoryEstimate]
 ) -> int:
-    """Find the largest width within a bound by few estimates, each of which compiles."""
+    """Find the largest width within a bound by few estimates, as each one compiles."""
     single = estimate(1)
     peak = single.peak_bytes
     rule = "must hold the training of one client at a time; needed and given are"

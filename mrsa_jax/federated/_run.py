@@ -196,7 +196,7 @@ class Run:
     def __init__(
         self, seed: Any, training: Training, test: Any, callback: Callback | None = None
     ) -> None:
-        """Lay out the rounds to train, the evaluations that are due, and an empty log."""
+        """Lay out the rounds to train, the evaluations due, and an empty log."""
         # First what is fixed; then what moves from round to round and is all that a
         # checkpoint holds. `_train` runs one of these, `_many` several side by side,
         # and `_program` says how many rounds go into one program.

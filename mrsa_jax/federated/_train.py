@@ -162,8 +162,8 @@ def drive(
             )
         before, step = step, _steps_through(runs)
         _test(live)
-        # Steps before the last are reported at once; the last one only after it was
-        # saved, so that a reported step is never lost.
+        # Steps before the last are reported at once; the last one only after a save that
+        # is due, so that the report of a saved step never precedes its checkpoint.
         tell(range(before + 1, step))
         if step > before:
             if store is not None and store.is_due(
@@ -235,7 +235,10 @@ def check_trainings(
     is_own = checkpoints is None or isinstance(checkpoints, Checkpoints)
     rule = "must be as `federated.checkpoints` gives them"
     require(is_own, "checkpoints", rule, checkpoints)
-    rule = "must not be set with `checkpoints`: every saved step would have to hold all the sums"
+    rule = (
+        "must not be set with `checkpoints`: every saved step would have to hold all "
+        "the sums"
+    )
     keep = any(training.keep_aggregates for training in trainings)
     require(not keep or checkpoints is None, "keep_aggregates", rule)
 

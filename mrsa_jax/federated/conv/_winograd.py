@@ -410,7 +410,7 @@ def _backward_in_chunks(
     weights: Array,
     tiling: _Tiling,
 ) -> tuple[Array, Array, Array]:
-    """Return gradients of the inputs, the kernel and the bias, adding the latter two up."""
+    """Return gradients of the inputs, and the added ones of kernel and bias."""
     batch = batched[0].shape[0]
     chunks, size = _in_chunks(batch, weights, tiling)
 

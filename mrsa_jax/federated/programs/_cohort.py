@@ -325,7 +325,7 @@ def held_where_gathered(tree: Any, mesh: Mesh | None) -> Any:
 def sharded(
     *arguments: Any, mesh: Mesh, width: int | None
 ) -> tuple[Array, Array, Array, Array]:
-    """Return updates by place, the finite ones, the rounding key and each slot's place."""
+    """Return updates by place, which are finite, the rounding key and slots' places."""
 
     def of_one_device(*arguments: Any) -> tuple[Array, Array]:
         updates, is_finite, _ = cohort_updates(*arguments, width=width)
