@@ -113,7 +113,7 @@ def read_cached(name: str) -> Arrays | None:
 def _has_changed(about: dict[str, Any]) -> bool:
     for name, size, time_ns in about["files"]:
         path = pathlib.Path(about["source"]) / name
-        # A source that is gone is no change: the copy is then all there is.
+        # A source that was removed is no change: the cached copy stays usable.
         if path.is_file() and [path.stat().st_size, path.stat().st_mtime_ns] != [
             size,
             time_ns,

@@ -8,10 +8,10 @@ apart.
 Of simulated histories the mean is enclosed by betting (Waudby-Smith and Ramdas,
 "Estimating means of bounded random variables by betting", 2024). With X in [0, c] of
 mean m, the mean over some fixed stakes s in [0, 1] of prod_b (1 + s (delta - X_b) /
-(c - delta)) has expectation at most 1 where m >= delta, so it exceeds 1/a with chance at
-most a (Markov). An epsilon is left out of the interval where it does; so the interval
-holds the true one with the stated chance, for any number of trials and without any
-approximation. For m <= delta the same with (X_b - delta) / delta.
+(c - delta)) has expectation at most 1 where m >= delta, so it exceeds 1/a with chance
+at most a (Markov). An epsilon is left out of the interval where it does; so the
+interval holds the true one with the stated chance, for any number of trials and without
+any approximation. For m <= delta the same with (X_b - delta) / delta.
 """
 
 from __future__ import annotations
@@ -153,8 +153,8 @@ class Sampled:
         # right end
         values, squares = self.law.delta(grid[1:], epsilon), np.square(grid[:-1])
         slopes = values[-1] / self.most**2 * np.append(0.0, 2.0 ** np.arange(-6.0, 7.0))
-        # delta(mu) <= slope * mu^2 + over on every piece; summed over members, mu^2 is
-        # bounded by the budget.
+        # delta(mu) <= slope * mu^2 + over on every piece; the mean of mu^2 over members
+        # is at most the budget, so the mean of delta is at most slope * budget + over.
         over = (values - slopes[:, None] * squares).max(axis=1)
         bounds = slopes * self.budget + np.maximum(over, 0.0)
         return float(min(values[-1], bounds.min()))

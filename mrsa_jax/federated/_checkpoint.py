@@ -236,7 +236,7 @@ def fingerprint(*values: Any) -> str:
         digest.update(_printed(jax.tree.structure(value)).encode())
         for leaf in _flat(value)[0]:
             digest.update(f"{leaf.shape}{leaf.dtype}".encode())
-            # An object has no bytes of its own, so its text stands for it.
+            # The bytes of an object array are addresses, so its text is hashed instead.
             is_other = leaf.dtype.kind == "O"
             digest.update(_printed(leaf).encode() if is_other else leaf.tobytes())
     return digest.hexdigest()[:16]

@@ -469,8 +469,8 @@ def _of_clients(
         factors: What centring leaves of it.
         longest: Lags there may be.
     """
-    # Centring on a mean that includes the client keeps 1 - 2 / K of its own variance,
-    # and adds 1 / K of the mean variance (1 in these units).
+    # Centring on a mean that includes the client keeps 1 - 2 / K of this client's
+    # variance, and adds 1 / K of the mean variance (1 in these units).
     fresh_weight = np.where(is_real, 1 - 2 * inverse, 0.0).sum(axis=1)
     sizes = np.where(is_real, squares - inverse, 0.0).sum(axis=1)
     unknown = np.full(len(fresh_weight), np.nan)

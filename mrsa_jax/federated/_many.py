@@ -98,7 +98,8 @@ def train_many(
         >>> model = mj.federated.logistic(10)
         >>> average = mj.secagg.ring_average(mj.quantize.stochastic(2**16, 0.5), 4, 650)
         >>> trainers = [
-        ...     mj.federated.local_sgd(model, rate, batch_size=100) for rate in (0.1, 0.01)
+        ...     mj.federated.local_sgd(model, rate, batch_size=100)
+        ...     for rate in (0.1, 0.01)
         ... ]
         >>> rounds = np.ones((1, 4), bool)
         >>> results = mj.federated.train_many(0, [

@@ -154,15 +154,10 @@ def unflatten(
     Examples:
         >>> import mrsa_jax as mj
         >>> from jax.flatten_util import ravel_pytree
-        >>> flat = mj.federated.initial_parameters(0, mj.federated.logistic(3), (2, 2, 1))
-        >>> bool(
-        ...     (
-        ...         ravel_pytree(mj.federated.unflatten(mj.federated.logistic(3), (2, 2, 1), flat))[
-        ...             0
-        ...         ]
-        ...         == flat
-        ...     ).all()
-        ... )
+        >>> model, shape = mj.federated.logistic(3), (2, 2, 1)
+        >>> flat = mj.federated.initial_parameters(0, model, shape)
+        >>> variables = mj.federated.unflatten(model, shape, flat)
+        >>> bool((ravel_pytree(variables)[0] == flat).all())
         True
     """
     leaves, tree = _structure(model, tuple(input_shape))
@@ -393,7 +388,7 @@ def _losses(outputs: Array, labels: Array, *, loss: Any) -> tuple[Any, Any]:
         return each[0], gradient[0]
 
     count = len(outputs)
-    # Each sample in a batch of its own copies: the batch has the same size, but no
+    # Each sample in a batch of copies of itself: the batch has the same size, but no
     # other sample.
     return of_batch(outputs, labels), jax.vmap(of_copies)(outputs, labels)
 

@@ -162,8 +162,8 @@ def drive(
             )
         before, step = step, _steps_through(runs)
         _test(live)
-        # Steps before the last are reported at once; the last one only after a save that
-        # is due, so that the report of a saved step never precedes its checkpoint.
+        # Steps before the last are reported at once; the last one only after a save
+        # that is due, so that no report of a saved step precedes its checkpoint.
         tell(range(before + 1, step))
         if step > before:
             if store is not None and store.is_due(

@@ -142,7 +142,9 @@ def aggregate(
         >>> layout = mj.hetero.segment_layout("mc", [2, 2, 2], [2, 3, 5], dim=6)
         >>> updates = np.tile(np.float32([1, -1, 1, -1, 1, -1]), (6, 1))
         >>> here = [True, True, True, False, True, True]
-        >>> result = mj.hetero.aggregate(0, updates, layout, (-1.0, 1.0), survivors=here)
+        >>> result = mj.hetero.aggregate(
+        ...     0, updates, layout, (-1.0, 1.0), survivors=here
+        ... )
         >>> result.update.tolist(), result.summed.astype(int).tolist()
         ([1.0, -1.0, 1.0, -1.0, 1.0, -1.0], [1, 1, 0, 0, 1, 1])
 
@@ -168,7 +170,7 @@ def aggregate(
         rule = f"must mark {count} slots"
         require(proper, "byzantine", rule, marks.dtype, marks.shape)
     slots = jnp.arange(count, dtype=jnp.int32)
-    # Rounding and attacks draw from the round's key, pads from seeds of their own.
+    # Rounding and attacks draw from the round's key, pads from separate seeds.
     key = round_key(as_key(seed), jnp.uint32(index), Stream.QUANTIZATION)
     cast = cast_of(layout, key, slots, on_device(alive[3]), bounds, byzantine)
     if not callable(updates):

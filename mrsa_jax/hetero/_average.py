@@ -395,8 +395,8 @@ def segment_average(
         ...     mj.hetero.segment_layout("sc", [2, 2], [2, 3], dim=2), (-1.0, 1.0)
         ... )
         >>> updates = jnp.asarray([[1.0, -1.0]] * 3 + [[-1.0, 1.0]])
-        >>> out, _ = average.aggregate(
-        ...     jax.random.key(0), average.init(), updates, jnp.arange(4), jnp.ones(4, bool))
+        >>> key, members, asked = jax.random.key(0), jnp.arange(4), jnp.ones(4, bool)
+        >>> out, _ = average.aggregate(key, average.init(), updates, members, asked)
         >>> out.update.tolist(), int(out.total_weight)
         ([0.5, -0.5], 4)
 

@@ -78,7 +78,8 @@ def encode(
         >>> import jax.numpy as jnp
         >>> layout = mj.hetero.segment_layout("sc", [2, 2], [2, 5], dim=4)
         >>> updates = jnp.tile(jnp.asarray([-1.0, 1.0, 1.0, 3.0]), (4, 1))
-        >>> codes, clipped = mj.hetero.encode(jax.random.key(0), updates, layout, (-1.0, 1.0))
+        >>> key = jax.random.key(0)
+        >>> codes, clipped = mj.hetero.encode(key, updates, layout, (-1.0, 1.0))
         >>> codes[3].tolist(), clipped[3].item()
         ([0, 1, 1, 1], 0.25)
 
@@ -144,7 +145,9 @@ def decode(
 
     Examples:
         >>> import mrsa_jax as mj
-        >>> layout = mj.hetero.segment_layout("sc", [2, 2], [2, 5], dim=2)  # rows {0, 1} and {1, 0}
+        >>> layout = mj.hetero.segment_layout("sc", [2, 2], [2, 5], dim=2)
+        >>> layout.matrix
+        ((0, 0), (0, 0))
         >>> mj.hetero.decode([[4], [0]], [4, 4], layout, (-1.0, 1.0)).tolist()
         [1.0, -1.0]
 

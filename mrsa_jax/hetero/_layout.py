@@ -326,8 +326,10 @@ def segment_layout(
     Examples:
         >>> import mrsa_jax as mj
         >>> layout = mj.hetero.segment_layout("mc", [2, 2, 2], [2, 4, 8], dim=7)
-        >>> layout.bounds, [block.modulus for block in layout.blocks if block.segment == 0]
-        (((0, 3), (3, 5), (5, 7)), [5, 15])
+        >>> layout.bounds
+        ((0, 3), (3, 5), (5, 7))
+        >>> [block.modulus for block in layout.blocks if block.segment == 0]
+        [5, 15]
 
     Source: HeteroSAg, Section III (Steps 3 and 4 for R) and V-B.
     """
@@ -342,7 +344,10 @@ def segment_layout(
     columns, column_levels = _cut(slots, own_levels, subgroups)
     smallest = min(len(column) for column in columns)
     # Even a column that sums by itself ("*") must hide its clients among two or more.
-    rule = "must leave two clients or more in each group or subgroup (`allow_small_groups`)"
+    rule = (
+        "must leave two clients or more in each group or subgroup "
+        "(`allow_small_groups`)"
+    )
     require(allow_small_groups or smallest >= FEWEST_IN_A_SUM, "groups", rule, smallest)
     matrix = _matrix(scheme, len(columns), hybrid_threshold)
     width = check_integer(dim, "dim", 1)

@@ -153,7 +153,7 @@ class SegmentLeakage:
 
     @property
     def first_whole(self) -> int:
-        """Return the first round after which a whole update is exposed, -1 for never."""
+        """Return the first round after which a whole update is exposed, -1 if none."""
         whole = (self.exposure >= 0).all(axis=0)
         return min(self.exposure[:, whole].max(axis=0).tolist(), default=-1)
 
@@ -200,7 +200,10 @@ def segment_participation(
         >>> import mrsa_jax as mj
         >>> layout = mj.hetero.segment_layout("mc", [2, 2, 2], [2, 4, 8], dim=7)
         >>> history = mj.hetero.segment_participation(layout, [[1, 1, 1, 1, 1, 0]])
-        >>> history.participation[0].astype(int).tolist()  # client 4 is left alone, and so lost
+
+        Client 4 would be alone in a block, so it is not summed:
+
+        >>> history.participation[0].astype(int).tolist()
         [[1, 1, 1, 1, 0, 0]]
 
     Source: the sums are HeteroSAg's (Section III); that the server keeps those of all
@@ -275,7 +278,8 @@ def segment_leakage(
     Examples:
         >>> import mrsa_jax as mj
         >>> layout = mj.hetero.segment_layout("sc", [2, 2], [2, 4], dim=4)
-        >>> found = mj.hetero.segment_leakage(mj.hetero.segment_participation(layout, num_rounds=1))
+        >>> history = mj.hetero.segment_participation(layout, num_rounds=1)
+        >>> found = mj.hetero.segment_leakage(history)
         >>> found.strong, found.plain.strong
         (4, 4)
 
@@ -307,7 +311,7 @@ def segment_leakage(
 
 
 class _Round(NamedTuple):
-    """A round that was not skipped: layout, clients of the slots, V3, blocks unmasked."""
+    """A round that was not skipped: layout, clients by slot, V3, blocks unmasked."""
 
     layout: SegmentLayout
     clients: np.ndarray

@@ -121,7 +121,7 @@ def privacy_report(
     Examples:
         >>> import mrsa_jax as mj
         >>> report = mj.hetero.privacy_report(mj.hetero.segment_matrix("mc", 6))
-        >>> report.groups, report.learned, report.certified  # segments 1, 3, 5 of groups 0, 2, 4
+        >>> report.groups, report.learned, report.certified
         ((0, 2, 4), (1, 3, 5), True)
         >>> layout = mj.hetero.segment_layout("sc", [[0, 1], [2, 3]], [2, 4], 8)
         >>> mj.hetero.privacy_report(layout).two_level_sums  # 2 / 2^4
@@ -238,7 +238,7 @@ def scheme_privacy_level(
 
     Examples:
         >>> import mrsa_jax as mj
-        >>> [str(mj.hetero.scheme_privacy_level("hc", 8, threshold)) for threshold in (1, 2, 3, 6)]
+        >>> [str(mj.hetero.scheme_privacy_level("hc", 8, T)) for T in (1, 2, 3, 6)]
         ['1/2', '5/8', '5/8', '1/4']
 
     Source: differs from HeteroSAg, Theorems 1 and 3, (ii) and (iii), and Remark 2:

@@ -150,7 +150,7 @@ class _ByGroup:
         return True
 
     def _settle(self, sides: _Sides) -> _Sides | None:
-        """Put a group into its only place and return the rest, or branch and return None."""
+        """Put a group into its only place and return the rest, or branch to None."""
         alive, (lost_outside, lost_inside), free, _ = sides
         chosen, least = free[0], (-1, -1)
         for group in free:

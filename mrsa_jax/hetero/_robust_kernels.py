@@ -180,7 +180,7 @@ def geometric_median_of(
 
 
 def _apart(values: Array, point: Array) -> tuple[Array, Array]:
-    """Return values_i - point as rows x_i 2**e_i, with the largest entry near 1 or 0."""
+    """Return values_i - point as rows x_i 2**e_i, their largest entry near 1 or 0."""
     largest = jnp.max(jnp.abs(values - point[None]), axis=1, initial=0.0)
     # a difference outside of float32: that of quarters is not
     is_beyond = jnp.isinf(largest)

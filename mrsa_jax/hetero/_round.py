@@ -124,8 +124,8 @@ def cast_of(
     byzantine: Any = None,
 ) -> Cast:
     """Draw the keys of a round's rounding, and mark its attackers."""
-    # The longest segment decides how many keys each segment has: their draws are then of
-    # one shape, in whichever span a segment is coded.
+    # The longest segment decides how many keys each segment has: their draws are then
+    # of one shape, in whichever span a segment is coded.
     widest = -(-layout.dim // layout.num_segments)
     draws = draw_keys(key, ids, layout.rows.segment, widest)
     if byzantine is None:
@@ -156,7 +156,7 @@ def judge(
 def _judge_complete(
     inside: Bool[Array, "blocks n"], survivors: Bool[Array, "5 n"], thresholds: Any
 ) -> SummedRound:
-    """Decide a round over the complete graph on V0, as `heeded` and `judged` of `secagg`.
+    """Decide a round over the complete graph on V0, as `heeded` and `judged` would.
 
     The messages' own rule is in `protocol/_server`, that of any graph in
     `secagg/_graph_rule`. Of the shares of a client in V0 as many are in a set as V0 has
@@ -167,7 +167,7 @@ def _judge_complete(
     members, joined, shared, sent, answered = survivors
 
     def holders(here: Array) -> Array:
-        """Count who in a set holds shares of each client: all of V0, or itself alone."""
+        """Count the holders in a set of each client's shares: V0, or itself alone."""
         return jnp.where(
             members, jnp.sum(members & here, dtype=jnp.int32), here.astype(jnp.int32)
         )
@@ -318,10 +318,10 @@ def sum_span(
     *,
     width: int,
 ) -> tuple[Array, Counted]:
-    """Sum codes without pads: uint32[segments, B, w], zeros where a sum is withheld.
+    """Sum codes without pads: uint32[segments, B, w], zeros for a withheld sum.
 
-    An accelerator need not write the codes to memory. A CPU that codes and sums apart is
-    as fast or, where blocks are few and long, 1.7 times as fast (20 clients in one
+    An accelerator need not write the codes to memory. A CPU that codes and sums apart
+    is as fast or, where blocks are few and long, 1.7 times as fast (20 clients in one
     segment of two groups).
     """
     if is_bound_by_memory():

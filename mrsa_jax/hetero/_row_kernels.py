@@ -330,7 +330,7 @@ def totals_about(
     counts: Int32[Array, "segments blocks"],
     rows: SegmentRows,
 ) -> UInt32[Array, "segments blocks w"]:
-    """Lift noisy ring sums to the integers they stand for, as two's complement words."""
+    """Lift noisy ring sums to their integers, as two's complement words."""
     middle = middle_of(counts, jnp.asarray(rows.block_levels))[:, :, None]
     top = (jnp.asarray(rows.moduli) - jnp.uint32(1))[:, :, None]
     return lifted(totals, middle, top)
@@ -426,8 +426,8 @@ def by_parts(function: Callable[..., Array], *arrays: Any) -> Any:
 def mapped(step: Callable[..., Any], spans: list[Span]) -> list[Any]:
     """Run step(rows, start, width) on all spans, in one loop for those of one shape.
 
-    In the results a leading axis counts the loop's rounds, so that many spans under a trace are few
-    programs.
+    In the results a leading axis counts the loop's rounds, so that many spans under a
+    trace are few programs.
     """
     parts = []
     for (width, _), group in itertools.groupby(

@@ -117,7 +117,10 @@ def quantization_error(
     Examples:
         >>> import mrsa_jax as mj
         >>> layout = mj.hetero.segment_layout("groups", [2], [2], dim=2)
-        >>> mj.hetero.quantization_error([[0.5, 0.5], [0.5, 1.0]], layout, (0, 1))  # 3/4 over 4
+
+        Three values in the middle between levels have variance 1/4 each, over n^2 = 4:
+
+        >>> mj.hetero.quantization_error([[0.5, 0.5], [0.5, 1.0]], layout, (0, 1))
         0.1875
 
     Source: HeteroSAg, Appendix A, step (c) of (21), and (4).

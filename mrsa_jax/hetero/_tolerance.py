@@ -102,9 +102,14 @@ def tolerated_byzantine(
         ...     mj.hetero.segment_matrix("mc", 5), group_sizes=[4] * 5
         ... ).together
         4
-        >>> chain = mj.hetero.segment_matrix("sc", 4)  # a row has a block of two groups and two
-        >>> [mj.hetero.tolerated_byzantine(chain, weighted=own).anywhere for own in (True, False)]
-        [0, 1]
+
+        A row of a chain of four has a block of two groups and two of one:
+
+        >>> chain = mj.hetero.segment_matrix("sc", 4)
+        >>> mj.hetero.tolerated_byzantine(chain).anywhere
+        0
+        >>> mj.hetero.tolerated_byzantine(chain, weighted=False).anywhere
+        1
 
     Source: HeteroSAg, Section V-A. Differs from the paper, whose n_B <= 0.25 G - 1 is
     exact only where 4 divides G: G = 5 tolerates one attacker (its own Experiment 2),
@@ -192,7 +197,7 @@ def _fewest_to_spoil(heaviest_first: list[int], limit: int) -> int:
 
 
 class _Search:
-    """Search the largest set of groups whose blocks stay within the limit in every row."""
+    """Search the largest set of groups whose blocks keep the limit of every row."""
 
     def __init__(
         self,
@@ -287,8 +292,8 @@ class _Search:
         same = same[np.ix_(candidates, candidates)]
         most = -np.sort(-same, axis=1)
         for count in range(1, len(candidates) + 1):
-            # The most shared blocks that `count` groups can have: the `count - 1` largest
-            # entries of each, where every pair is counted twice.
+            # The most shared blocks that `count` groups can have: the `count - 1`
+            # largest entries of each, where every pair is counted twice.
             pairs = np.sort(most[:, : count - 1].sum(axis=1))[::-1][:count].sum() // 2
             # Inclusion and exclusion: spoilt blocks are at least memberships less
             # shared pairs.

@@ -51,7 +51,7 @@ AverageAttack = Callable[[_Key, _Average, _Touched], _Average]
 
 @pytree
 class Byzantine:
-    """Attackers and their attack (built by `wrong_pads`, `sign_flip`, `collusion`, ...).
+    """Attackers and their attack (from `wrong_pads`, `sign_flip`, `collusion`, ...).
 
     Attacks on several places combine:
     `dataclasses.replace(sign_flip(who), on_residues=...)`.
@@ -242,7 +242,8 @@ def sign_flip(is_byzantine: _Clients, factor: float | int = 1.0) -> Byzantine:
         >>> import jax.numpy as jnp
         >>> byzantine = mj.hetero.byzantine
         >>> updates, who = jnp.ones((2, 1), jnp.float32), jnp.asarray([False, True])
-        >>> byzantine.sign_flip(who, 2).corrupt_updates(jax.random.key(0), updates, who).tolist()
+        >>> attack, key = byzantine.sign_flip(who, 2), jax.random.key(0)
+        >>> attack.corrupt_updates(key, updates, who).tolist()
         [[1.0], [-2.0]]
     """
     number = check_finite(factor, "factor")
@@ -271,7 +272,8 @@ def scaling(is_byzantine: _Clients, factor: float | int = 10.0) -> Byzantine:
         >>> import jax.numpy as jnp
         >>> byzantine = mj.hetero.byzantine
         >>> updates, who = jnp.ones((2, 1), jnp.float32), jnp.asarray([False, True])
-        >>> byzantine.scaling(who, 3).corrupt_updates(jax.random.key(0), updates, who).tolist()
+        >>> attack, key = byzantine.scaling(who, 3), jax.random.key(0)
+        >>> attack.corrupt_updates(key, updates, who).tolist()
         [[1.0], [3.0]]
     """
     number = jnp.float32(check_finite(factor, "factor"))
@@ -302,7 +304,8 @@ def collusion(
         >>> import mrsa_jax as mj
         >>> import jax
         >>> import jax.numpy as jnp
-        >>> updates, who = jnp.asarray([[1.0], [3.0], [7.0]]), jnp.asarray([False, False, True])
+        >>> updates = jnp.asarray([[1.0], [3.0], [7.0]])
+        >>> who = jnp.asarray([False, False, True])
         >>> attack = mj.hetero.byzantine.collusion(who, strength=2)
         >>> attack.corrupt_updates(jax.random.key(0), updates, who).tolist()
         [[1.0], [3.0], [0.0]]
@@ -345,8 +348,9 @@ def gaussian_blocks(is_byzantine: _Clients, std: float | int = 0.1) -> Byzantine
         >>> import jax
         >>> import jax.numpy as jnp
         >>> byzantine = mj.hetero.byzantine
-        >>> attack, average = byzantine.gaussian_blocks([True, False]), jnp.ones(4, jnp.float32)
-        >>> attack.corrupt_average(jax.random.key(0), average, jnp.bool_(False)).tolist()
+        >>> attack = byzantine.gaussian_blocks([True, False])
+        >>> key, average = jax.random.key(0), jnp.ones(4, jnp.float32)
+        >>> attack.corrupt_average(key, average, jnp.bool_(False)).tolist()
         [1.0, 1.0, 1.0, 1.0]
 
     Source: HeteroSAg, Section VI-C, Experiment 2: "a centered Gaussian distribution

@@ -203,8 +203,8 @@ def _input_tiles(
     m, down, right = tiling.outputs, tiling.down, tiling.right
     # [m, m, batch, down + 1, right + 1, channels]
     cells = _cells(inputs, m, down + 1, right + 1, tiling.padding)
-    # A tile needs m + r - 1 rows: the m of its own cell, and the first r - 1 of the
-    # cell below. Both transforms act on one axis at a time.
+    # A tile needs m + r - 1 rows: all m of one cell, and the first r - 1 of the cell
+    # below. Both transforms act on one axis at a time.
     once = _along_rows(
         data, jnp.concatenate([cells[:, :, :, :-1], cells[:more, :, :, 1:]])
     )
