@@ -67,7 +67,7 @@ class PreparationPlan:
     is_prepared: bool
 
     def check_extra(self) -> None:
-        """Raise `DataNotFoundError` unless TensorFlow is installed; nothing else needs it."""
+        """Raise `DataNotFoundError` unless TensorFlow is installed, for this step."""
         if importlib.util.find_spec("tensorflow") is None:
             raise DataNotFoundError(
                 f"preparing the data set {self.name!r} needs TensorFlow, which is not "

@@ -201,7 +201,7 @@ class _Setting:
 
 
 def width_within(memory_bytes: Any, run: Run, mesh: Mesh | None = None) -> int:
-    """Return how many of a run's clients fit side by side, or raise if none fits."""
+    """Return the number of a run's clients that fit side by side, or raise."""
     most = check_count(memory_bytes, "memory_bytes")
     setting = _setting_of([run], run.training.client_data, mesh)
     return largest_width(most, setting.slots_each, setting.estimate)

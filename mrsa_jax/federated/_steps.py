@@ -72,8 +72,7 @@ def trained_locally(
 
     def step(index: Array, carry: tuple[Any, Any]) -> tuple[Any, Any]:
         variables, memory = carry
-        # One loop over all epochs: the number of steps is data, so padded clients stop
-        # early.
+        # One loop over all epochs: the number of steps is data, not part of a program.
         epoch, position = index // steps_per_epoch, index % steps_per_epoch
         first = position * batch_size
         chosen = jax.lax.dynamic_slice(order, (epoch, first), (1, batch_size))[0]

@@ -1,4 +1,4 @@
-"""Which union of groups learns the most segments.
+"""Search for the union of groups that learns the most segments.
 
 An exact search by two bounds in turns.
 HeteroSAg, Section II-B: a union S of groups gives segment l away iff no block of row l
@@ -70,7 +70,7 @@ def most_learned(rows: Blocks, num_groups: int, budget: int | None = None) -> Fo
     turn, remaining = _FIRST_TURN, budget
     while remaining is None or remaining > 0:
         # Two searches with one incumbent take turns of doubling length: whichever ends
-        # first has proved the optimum, at about twice its own cost.
+        # first has proved the optimum, at a small multiple of its cost alone.
         for search in searches:
             steps = turn if remaining is None else min(turn, remaining)
             for _ in range(steps):
@@ -111,8 +111,8 @@ class _Sides(NamedTuple):
 
     def put(self, group: int, is_inside: bool, shared: list[list[int]]) -> _Sides:
         side, other = self.lost[is_inside], self.lost[not is_inside]
-        # A group put on one side splits, on the other side, the rows that it shares
-        # with each free group.
+        # From now on, a free group on the other side would split the rows that it
+        # shares with this one.
         after = [old | new for old, new in zip(other, shared[group], strict=True)]
         lost = (after, side) if is_inside else (side, after)
         free = [another for another in self.free if another != group]

@@ -241,7 +241,7 @@ class _Search:
         # A block that is spoilt already costs nothing more.
         needs = np.where(hit[self.rows[:, None], self.block_of], 0, self.table)
         candidates = [g for g in candidates if (needs[:, g] <= slack).all()]
-        # Candidates in ascending order, each set once: later ones only are tried after.
+        # Only later candidates follow a chosen one, so each set is tried once.
         for place, group in enumerate(candidates):
             bound = min(self.cap, size + self._bound(candidates[place:], hit, slack))
             if bound <= self.best:

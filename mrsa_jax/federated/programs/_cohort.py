@@ -244,7 +244,7 @@ def by_size(
     the same time.
     """
     order = jnp.argsort(-jnp.where(present, sizes, jnp.int32(0)))
-    # Deal sorted slots to devices in turn, so that each gets a like share of long ones.
+    # Slot j of the sorted order goes to device j mod D: reshape, then transpose.
     return order.reshape(-1, num_devices).T.ravel().astype(jnp.int32)
 
 
