@@ -89,7 +89,7 @@ class SummedRound(NamedTuple):
 
 @pytree
 class Cast:
-    """Values common to the segments of a round: range, random keys, senders and attackers.
+    """Values common to the segments of a round: range, keys, senders, attackers.
 
     Attributes:
         bounds: float32[2], r1 and r2.
