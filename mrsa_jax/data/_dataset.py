@@ -194,6 +194,7 @@ def check_client_data(clients: ClientData) -> ClientData:
     is_wrong = (sizes < 0) | (sizes > indices.shape[1])
     rule = f"must lie in [0, {indices.shape[1]}], the width of `indices`"
     require(not is_wrong.any(), "sizes", rule, sizes[is_wrong][:4].tolist())
+    # Only the first `sizes` entries of a row are samples; padding may hold anything.
     held = indices[np.arange(indices.shape[1])[None, :] < sizes[:, None]]
     is_wrong = (held < 0) | (held >= num_samples)
     rule = f"must lie in [0, {num_samples}), the pool"
@@ -217,6 +218,8 @@ def class_counts(client_data: ClientData) -> Int[np.ndarray, "clients classes"]:
     labels = np.asarray(client_data.labels)[indices]
     counts = np.zeros((len(sizes), client_data.num_classes), np.int64)
     is_held = np.arange(indices.shape[1])[None, :] < sizes[:, None]
+    # `add.at` counts repeated (client, class) pairs; plain indexing would count each
+    # once.
     clients = np.broadcast_to(np.arange(len(sizes))[:, None], indices.shape)
     np.add.at(counts, (clients[is_held], labels[is_held]), 1)
     return counts
@@ -250,7 +253,8 @@ def label_dropout_rates(
         >>> import mrsa_jax as mj
         >>> import numpy as np
         >>> clients = mj.data.shards(0, mj.data.load("digits"), 20, single_label=True)
-        >>> rates = mj.data.label_dropout_rates(clients, [label / 10 for label in range(10)])
+        >>> by_label = [label / 10 for label in range(10)]
+        >>> rates = mj.data.label_dropout_rates(clients, by_label)
         >>> held = mj.data.class_counts(clients).argmax(axis=1)
         >>> bool(np.allclose(rates, held / 10))
         True
@@ -272,8 +276,10 @@ def label_dropout_rates(
         )
     places = np.linspace(0.0, 1.0, client_data.num_classes)
     knots = np.linspace(0.0, 1.0, len(values))
+    # Stretch the rates over the labels: first rate at label 0, last at the last label.
     by_label = np.interp(places, knots, np.asarray(values, np.float64))
     counts = class_counts(client_data)
+    # A client without samples has no frequent label and gets the mean rate.
     chosen = np.where(
         counts.sum(axis=1) > 0, by_label[counts.argmax(axis=1)], by_label.mean()
     )
@@ -285,6 +291,7 @@ def client_data(dataset: Dataset, held: Sequence[np.ndarray]) -> ClientData:
     sizes = np.asarray([len(part) for part in held], np.int32)
     indices = np.zeros((len(held), max(int(sizes.max()), 1)), np.int32)
     for row, part in zip(indices, held, strict=True):
+        # Padding is index 0, which is in the pool: reading it is safe.
         row[: len(part)] = part
     return ClientData(
         inputs=on_device(dataset.train_inputs),
@@ -353,6 +360,7 @@ def normalise(
 
 def _deviation(values: np.ndarray) -> float:
     """Return the standard deviation of float32 values, exactly 0 if all are equal."""
+    # In float32, so that equal values have a difference of exactly 0.
     centre = np.float32(values.mean(dtype=np.float64))
     return math.sqrt(np.square(values - centre).mean(dtype=np.float64))
 

@@ -74,6 +74,8 @@ def find_cifar(
             absent = [path.name for path in paths if not path.is_file()]
             if not absent:
                 matches.append((kind, folder, paths))
+            # Some files of a set are there: name the missing ones, not all that were
+            # looked for.
             elif len(absent) < len(paths):
                 missing += [f"{folder / name} is missing" for name in absent]
     both = " and ".join(kind.name for kind, _, _ in matches)
@@ -124,6 +126,7 @@ def _read_file(kind: CifarFormat, path: pathlib.Path) -> tuple[np.ndarray, np.nd
         largest = int(records[:, byte].max())
         rule = f"must hold labels in [0, {num_classes}) in byte {byte} of each record"
         require(largest < num_classes, str(path), rule, largest)
+    # Planes by channel become pixels with the channel last.
     planes = records[:, num_labels:].reshape(-1, 3, _SIDE, _SIDE)
     return np.ascontiguousarray(planes.transpose(0, 2, 3, 1)), records[
         :, num_labels - 1
@@ -167,6 +170,7 @@ def read_idx(path: pathlib.Path) -> np.ndarray:
         )
     dtype, num_axes = _TYPES[data[2]], data[3]
     start = 4 + 4 * num_axes
+    # A cut header is filled with zeros, so that the length check below reports it.
     header = np.frombuffer(data[4:start].ljust(4 * num_axes, b"\0"), ">u4")
     shape = tuple(int(length) for length in header)
     expected = start + math.prod(shape) * dtype.itemsize

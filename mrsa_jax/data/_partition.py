@@ -182,6 +182,7 @@ def shards_with_shared(
     is_shared = np.zeros(num_samples, bool)
     if balanced:
         order_labels = dataset.train_labels[order]
+        # The first samples of each class in the shuffled order.
         for label, quota in enumerate(_quotas(dataset, int(shared_size))):
             is_shared[np.flatnonzero(order_labels == label)[:quota]] = True
     else:
@@ -195,6 +196,7 @@ def shards_with_shared(
 def _quotas(dataset: Dataset, shared_size: int) -> np.ndarray:
     """Return the number of samples that a balanced shared set takes of each class."""
     quotas = np.full(dataset.num_classes, shared_size // dataset.num_classes)
+    # The remainder goes to the first classes, one sample each.
     quotas[: shared_size % dataset.num_classes] += 1
     counts = np.bincount(dataset.train_labels, minlength=dataset.num_classes)
     short = np.flatnonzero(counts < quotas)
@@ -243,6 +245,7 @@ def _dealt(
     generator: np.random.Generator, pieces: Sequence[np.ndarray], num_clients: Any
 ) -> list[list[np.ndarray]]:
     """Deal as many pieces to each client, at random."""
+    # Every client gets len(pieces) / N pieces, as the reshape requires.
     order = generator.permutation(len(pieces)).reshape(num_clients, -1)
     return [[pieces[piece] for piece in row] for row in order]
 
@@ -301,6 +304,8 @@ def dirichlet_by_class(
         shares = _normalised(
             _log_dirichlet(generator, np.full(num_clients, float(concentration)))
         )
+        # Rounded cumulative shares: parts add up to the class, and errors do not
+        # accumulate.
         cuts = np.rint(np.cumsum(shares)[:-1] * len(members)).astype(np.int64)
         for client, part in enumerate(np.split(members, cuts)):
             held[client].append(part)
@@ -369,6 +374,8 @@ def dirichlet_by_client(
         logs[prior > 0] = _log_dirichlet(generator, concentration * prior[prior > 0])
         counts = _draw_counts(generator, logs, remaining, size)
         parts = [
+            # Taken from the end: the first `remaining` samples of each class are still
+            # free.
             part[n - k : n]
             for part, n, k in zip(members, remaining, counts, strict=True)
         ]
@@ -407,6 +414,8 @@ def _draw_counts(
         # in logarithms: the classes that are left may have shares far below the
         # smallest float
         shares = _normalised(np.where(counts < remaining, logs, -np.inf))
+        # A class may run out: keep what it has, and draw the rest from the others
+        # again.
         counts = np.minimum(counts + generator.multinomial(missing, shares), remaining)
     return counts
 

@@ -67,7 +67,7 @@ class PreparationPlan:
     is_prepared: bool
 
     def check_extra(self) -> None:
-        """Raise `DataNotFoundError` unless TensorFlow is installed, for this step only."""
+        """Raise `DataNotFoundError` unless TensorFlow is installed, for this step."""
         if importlib.util.find_spec("tensorflow") is None:
             raise DataNotFoundError(
                 f"preparing the data set {self.name!r} needs TensorFlow, which is not "
@@ -101,7 +101,10 @@ def plan_preparation(
     """
     name = name.removeprefix("tfds:")
     is_name = name not in ("mnist_5k", "digits", "idx", "cifar", "olivetti")
-    rule = f"must be a set that needs preparing: {', '.join(PREPARED)} or another tfds:NAME"
+    rule = (
+        f"must be a set that needs preparing: {', '.join(PREPARED)} or another "
+        "tfds:NAME"
+    )
     require(is_name, "name", rule, name)
     folder = tfds_directory(directory)
     builder = _builder(name, folder)
@@ -168,9 +171,11 @@ def check_network(
         )
         thread.start()
         threads.append(thread)
+    # One deadline for all threads, not one each.
     end = time.monotonic() + timeout_seconds
     for thread in threads:
         thread.join(max(end - time.monotonic(), 0.0))
+    # A copy: threads that were left behind may still remove entries.
     for (host, port), reason in dict(failures).items():
         raise DataNotFoundError(
             f"{host} (port {port}) cannot be reached: {reason}. Preparing a data set "
@@ -189,6 +194,7 @@ def _connect(
     except OSError as error:
         failures[target] = str(error) or type(error).__name__
     else:
+        # Each target starts as failed; an answer in time removes it.
         del failures[target]
 
 

@@ -78,6 +78,7 @@ def cached(
     }
     path = _path(name, about["source"])
     kept_before = _read(path)
+    # A changed size or time of any file makes the copy stale.
     if kept_before is not None and kept_before[0] == about:
         return kept_before[1]
     arrays = read()
@@ -112,6 +113,7 @@ def read_cached(name: str) -> Arrays | None:
 def _has_changed(about: dict[str, Any]) -> bool:
     for name, size, time_ns in about["files"]:
         path = pathlib.Path(about["source"]) / name
+        # A source that was removed is no change: the cached copy stays usable.
         if path.is_file() and [path.stat().st_size, path.stat().st_mtime_ns] != [
             size,
             time_ns,

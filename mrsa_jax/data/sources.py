@@ -82,7 +82,7 @@ def _read_faces(home: pathlib.Path) -> Arrays:
 # Reading needs neither TensorFlow nor the network; a set that is cached needs not even
 # tensorflow-datasets. Decoding is slow, so it happens once.
 def tfds_directory(directory: str | os.PathLike[str] | None) -> pathlib.Path:
-    """Return the folder of tensorflow-datasets, or its default, without importing it."""
+    """Return the folder of tensorflow-datasets or its default; nothing is imported."""
     if directory is None:
         directory = os.environ.get("TFDS_DATA_DIR") or "~/tensorflow_datasets"
     return pathlib.Path(directory).expanduser()
@@ -102,6 +102,7 @@ def prepared_folder(
     root = tfds_directory(directory) / path
     if not root.is_dir():
         return None
+    # Versions as tuples of integers: 10.0.0 is newer than 9.0.0.
     versions = [
         (tuple(int(number) for number in folder.name.split(".")), folder)
         for folder in root.iterdir()
@@ -134,7 +135,10 @@ def read_tfds(name: str, directory: str | os.PathLike[str] | None) -> Arrays:
 
 def import_tfds(name: str, extra: str = "tfds") -> Any:
     """Import tensorflow-datasets, an extra, for a data set of some name."""
-    rule = f"data set {name!r} needs the package 'tensorflow_datasets', which cannot be imported"
+    rule = (
+        f"data set {name!r} needs the package 'tensorflow_datasets', which cannot be "
+        "imported"
+    )
     return needed("tensorflow_datasets", extra, rule, DataNotFoundError)
 
 
@@ -154,6 +158,7 @@ def _decode(name: str, folder: pathlib.Path | None) -> Arrays:
             raise _not_prepared(name, folder, reason) from error
         images, labels = _collect(source, name)
         arrays |= {f"{split}_inputs": images, f"{split}_labels": labels}
+        # The stated number may be missing, and one split may lack the highest label.
         num_classes = max(num_classes, _num_classes(source), int(labels.max()) + 1)
     return {**arrays, "num_classes": np.asarray(num_classes)}
 
@@ -368,7 +373,7 @@ def _idx_arrays(folder: pathlib.Path) -> Arrays:
 
 
 def _from_splits(name: str, arrays: Arrays, key: Key[Array, ""]) -> Dataset:
-    """Normalise bytes to [0, 1], add a missing channel axis, and shuffle the training."""
+    """Scale bytes to [0, 1], add a missing channel axis, and shuffle the training."""
     labels = arrays["train_labels"].astype(np.int32)
     order = host_generator(key, Stream.PARTITION, 0).permutation(len(labels))
     return Dataset(
@@ -394,6 +399,7 @@ def _stratified(
     train: list[np.ndarray] = []
     test: list[np.ndarray] = []
     for label in np.unique(labels):
+        # Class by class, so that small classes are in both parts.
         members = generator.permutation(np.flatnonzero(labels == label))
         num_test = len(members) // _TEST_FRACTION
         test.append(members[:num_test])

@@ -113,7 +113,10 @@ def log_moments(coin: float, noise_multiplier: float) -> Float64[np.ndarray, " o
         stays = np.where(k < order, (order - k) * away, 0.0) if coin < 1 else 0.0 * k
         terms = ways + stays + k * joins + k * (k - 1) / (2 * noise_multiplier**2)
         moments.append(float(logsumexp(terms) if coin < 1 else terms[-1]))
+    # A little more than computed, for the rounding of float64; order 1 has moment 0
+    # exactly.
     rounded = np.array(moments) * (1 + 1e-12) + 1e-13 * (_INTEGERS > 1)
+    # The log moment is convex in the order, so a chord is an upper bound.
     return np.interp(ORDERS, _INTEGERS, rounded)
 
 
@@ -175,6 +178,7 @@ class Losses:
         library = privacy_loss_distribution()
         # who joins more often loses no less
         more = min(coin + _HALF_A_WORD, 1.0)
+        # Never below half of the coin: the lower bound must not reach 0 for tiny coins.
         less = coin if coin == 1 else max(coin - _HALF_A_WORD, coin / 2)
         moments = rounds * log_moments(more, noise_multiplier)
         step = step_of(more, rounds, noise_multiplier)

@@ -207,8 +207,8 @@ def _skellam_between(alpha: Any, l2: float, l1: float, dim: int, mu: Any) -> np.
        rho + t, the exponential is at most w^2 / (w^2 - w - D), where (w + D) / w^2 <= 1
        / rho + 5 / (2 w^2) <= 1 / mu + 5 / (2 mu^2).
     2. V(k) - c k^2 / 2 is concave, and is made so between integers by straight lines.
-       x - s lies between x and x - alpha s, so (alpha - 1) V(x) + V(x - alpha s) - alpha
-       V(x - s) is at most the parabola's, c alpha (alpha - 1) s^2 / 2.
+       x - s lies between x and x - alpha s, so (alpha - 1) V(x) + V(x - alpha s) -
+       alpha V(x - s) is at most the parabola's, c alpha (alpha - 1) s^2 / 2.
     3. So the divergence's moment, the sum of p(x - s)^alpha p(x)^(1 - alpha), is at
        most exp(that) times the sum of exp(-V(x - alpha s)), which is, a being the part
        of alpha s beyond an integer, exp(c a (1 - a) / 2) times a sum of p(k)^(1 - a)

@@ -124,6 +124,8 @@ class RingMechanism:
             self.noise.kind,
             alpha,
             l2=math.sqrt(bound),
+            # On the lattice |x|_1 <= |x|_2^2, as its points are integers; and by
+            # Cauchy-Schwarz.
             l1=min(bound, math.sqrt(bound * quantizer.padded_dim)),
             dim=quantizer.padded_dim,
             variance=self.noise.variance / self.step**2,
@@ -226,6 +228,8 @@ def ring_mechanism(
     )
     count = check_integer(num_clients, "num_clients", 2)
     bits = check_integer(modulus_bits, "modulus_bits", 1, 32)
+    # Each of n clients adds 1 / n of the variance (z C)^2, so that all together reach
+    # it.
     share = (times * norm) ** 2 / count
     padded = lattice(norm, norm, dim, rotate=rotate).padded_dim
     step = _step(norm, share, count, padded, 2.0 ** (bits - 1), wide, rotate)
@@ -265,6 +269,8 @@ def _step(
 ) -> float:
     """Return the smallest step whose sums fit, infinite if there is none."""
     if rotate:
+        # Solve for g: window^2 times the variance of a coordinate (signal, noise,
+        # rounding of at most g^2 / 4 per client) must not exceed (g half)^2.
         room = half**2 - window**2 * count / 4.0
         spread = window**2 * ((count * clip) ** 2 / dim + count * share)
         return math.sqrt(spread / room) if room > 0 else math.inf
@@ -380,6 +386,8 @@ class Composed:
         """
         unknown = np.minimum(added, mechanism.num_clients)  # more noise hides no less
         sorts = np.unique(unknown[unknown > 0])
+        # Clients with the same number of sums of each sort spend the same: only
+        # different rows are composed.
         each = np.stack(
             [np.count_nonzero(rows[unknown == sort], axis=0) for sort in sorts]
             or [np.zeros(rows.shape[1], np.int64)],
@@ -407,6 +415,8 @@ class Composed:
             epsilons = (
                 spent + np.log1p(-1 / order) - np.log(level * order) / (order - 1)
             )
+            # With so little divergence, epsilon 0 already keeps delta: total variation
+            # is at most sqrt(1 - exp(-D)).
             epsilons = np.where(level**2 + np.expm1(-spent) > 0, 0.0, epsilons)
             return np.maximum(epsilons.min(axis=-1), 0.0)
 

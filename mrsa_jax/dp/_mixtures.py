@@ -8,10 +8,10 @@ apart.
 Of simulated histories the mean is enclosed by betting (Waudby-Smith and Ramdas,
 "Estimating means of bounded random variables by betting", 2024). With X in [0, c] of
 mean m, the mean over some fixed stakes s in [0, 1] of prod_b (1 + s (delta - X_b) /
-(c - delta)) has expectation at most 1 where m >= delta, so it exceeds 1/a with chance at
-most a (Markov). An epsilon is left out of the interval where it does; so the interval
-holds the true one with the stated chance, for any number of trials and without any
-approximation. For m <= delta the same with (X_b - delta) / delta.
+(c - delta)) has expectation at most 1 where m >= delta, so it exceeds 1/a with chance
+at most a (Markov). An epsilon is left out of the interval where it does; so the
+interval holds the true one with the stated chance, for any number of trials and without
+any approximation. For m <= delta the same with (X_b - delta) / delta.
 """
 
 from __future__ import annotations
@@ -58,6 +58,8 @@ class Known(NamedTuple):
         counts[-1] = True
         mu = np.sqrt(np.flatnonzero(counts)) / noise_multiplier
         chances = masses[counts]
+        # The rare counts are moved to the largest mu, where delta is largest: an upper
+        # bound.
         chances[-1] += masses[~counts].sum()
         return Known(mu, chances, law)
 
@@ -151,6 +153,8 @@ class Sampled:
         # right end
         values, squares = self.law.delta(grid[1:], epsilon), np.square(grid[:-1])
         slopes = values[-1] / self.most**2 * np.append(0.0, 2.0 ** np.arange(-6.0, 7.0))
+        # delta(mu) <= slope * mu^2 + over on every piece; the mean of mu^2 over members
+        # is at most the budget, so the mean of delta is at most slope * budget + over.
         over = (values - slopes[:, None] * squares).max(axis=1)
         bounds = slopes * self.budget + np.maximum(over, 0.0)
         return float(min(values[-1], bounds.min()))
@@ -214,6 +218,7 @@ def evidence(gains: np.ndarray, times: np.ndarray | None = None) -> float:
         return _mean_of(wealth)
     factors = _FACTORS if gains.max() < _LARGE else 1
     padded = np.zeros(-(-len(gains) // factors) * factors)
+    # A gain of 0 multiplies the wealth by 1: padding changes nothing.
     padded[: len(gains)] = gains
     rows = padded.reshape(factors, -1)
     with np.errstate(divide="ignore"):
@@ -226,6 +231,7 @@ def _mean_of(wealth: np.ndarray) -> float:
     most = wealth.max()
     if not np.isfinite(most):
         return -np.inf
+    # Relative to the largest, so that no exponential overflows.
     return float(most + np.log(np.exp(wealth - most).mean()))
 
 
@@ -241,6 +247,7 @@ def root(mean: Callable[[float], float], highest: float, delta: float) -> float:
     tiny = np.finfo(np.float64).tiny
 
     def excess(epsilon: float) -> float:
+        # In logarithms: delta falls over many orders of magnitude.
         return float(np.log(max(mean(epsilon), tiny) / delta))
 
     if excess(highest) >= 0.0:  # except for rounding, it is below

@@ -14,7 +14,8 @@ blocks of two clients that take part together or not at all. No scheme looks at 
 model, so the whole participation history is known before the training:
 
 >>> scheme = mj.selection.batch_partitioning(8, 4, 2)
->>> history = mj.selection.rollout(0, scheme, mj.availability.independent(0.1), num_rounds=12)
+>>> online = mj.availability.independent(0.1)
+>>> history = mj.selection.rollout(0, scheme, online, num_rounds=12)
 
 The model is softmax regression. A trainer says what one client computes in a round:
 here, one epoch of SGD in batches of 50. The library maps it over the cohort:
@@ -28,7 +29,9 @@ their mean:
 
 >>> average = mj.secagg.ring_average(mj.quantize.stochastic(2**16, clip=0.5), 4, size)
 >>> test = digits.test_inputs, digits.test_labels
->>> training = mj.federated.Training(model, clients, history, trainer, average, test=test)
+>>> training = mj.federated.Training(
+...     model, clients, history, trainer, average, test=test
+... )
 >>> result = mj.federated.train(0, training)
 >>> bool(result.accuracy[-1] > 0.8)
 True

@@ -144,6 +144,7 @@ class Store:
         write_sealed(
             part / _STATE, f"{step}", {_ABOUT: np.asarray(json.dumps(about)), **arrays}
         )
+        # The rename publishes the step: a folder named by a number is always whole.
         part.rename(self._folder(step))
         for old in self._steps()[: -self._own.keep]:
             self._remove(old)
@@ -165,6 +166,8 @@ class Store:
                 arrays[f"{i}"].view(leaf.dtype).reshape(leaf.shape)
                 for i, leaf in enumerate(leaves)
             ]
+            # Remove damaged steps only now that an older one is known to be readable
+            # and of this configuration.
             for bad_step in damaged:
                 self._say(
                     f"checkpoint {self._folder(bad_step)} is damaged: step {step} is "
@@ -207,10 +210,16 @@ class Store:
         theirs, ours = meta["identity"], self._identity
         for name in sorted(theirs.keys() | ours.keys()):
             same = theirs.get(name) == ours.get(name)
-            rule = f"must be of this configuration; {name} differs {where}: saved and now are"
+            rule = (
+                f"must be of this configuration; {name} differs {where}: saved and now "
+                "are"
+            )
             require(same, "checkpoints", rule, theirs.get(name), ours.get(name))
         for saved, now in zip(meta["leaves"], described, strict=False):
-            rule = f"must be of this configuration; shapes differ {where}: saved and now are"
+            rule = (
+                f"must be of this configuration; shapes differ {where}: saved and now "
+                "are"
+            )
             require(saved == now, "checkpoints", rule, saved, now)
         counts = len(meta["leaves"]), len(described)
         rule = f"must be of this configuration; the number of arrays differs {where}"
@@ -227,6 +236,7 @@ def fingerprint(*values: Any) -> str:
         digest.update(_printed(jax.tree.structure(value)).encode())
         for leaf in _flat(value)[0]:
             digest.update(f"{leaf.shape}{leaf.dtype}".encode())
+            # The bytes of an object array are addresses, so its text is hashed instead.
             is_other = leaf.dtype.kind == "O"
             digest.update(_printed(leaf).encode() if is_other else leaf.tobytes())
     return digest.hexdigest()[:16]
@@ -267,6 +277,7 @@ def _like(saved: Any, leaf: Any) -> Any:
         return on_device(leaf)
     if isinstance(saved, np.ndarray):
         return np.array(leaf)
+    # What was a Python number must be one again: its type is part of the programs.
     number = np.asarray(leaf)[()]
     return number if isinstance(saved, np.generic) else number.item()
 

@@ -175,9 +175,12 @@ def measure_drift(
         >>> import mrsa_jax as mj
         >>> import numpy as np
         >>> own = np.random.default_rng(0).normal(size=(1, 6, 500))
-        >>> drift = mj.federated.measure_drift(np.repeat(own, 4, axis=0), [range(6)] * 4)
-        >>> round(drift.spread, 1), drift.memory, round(drift.lasting, 5), drift.pairs.tolist()
-        (1.0, 0.999999, 1.0, [18, 12, 6])
+        >>> updates, members = np.repeat(own, 4, axis=0), [range(6)] * 4
+        >>> drift = mj.federated.measure_drift(updates, members)
+        >>> round(drift.spread, 1), drift.memory, round(drift.lasting, 5)
+        (1.0, 0.999999, 1.0)
+        >>> drift.pairs.tolist()
+        [18, 12, 6]
 
     Cost: about (participations of a client)^2 x coordinates for each client and layer.
     """
@@ -235,6 +238,7 @@ def _gram(values: np.ndarray, members: np.ndarray, num_clients: int) -> np.ndarr
     for start in range(0, values.shape[2], width):
         piece = values[:, :, start : start + width].astype(np.float64)
         piece *= is_there[:, :, None]
+        # Centre on the mean of the round; absent slots are zero and must stay so.
         piece -= (piece.sum(axis=1) / in_round)[:, None]
         totals = np.zeros((num_clients, piece.shape[2]))
         np.add.at(totals, clients, piece[is_there])
@@ -309,12 +313,15 @@ def estimated(
     count = is_there.sum(axis=1)
     centred = np.where(is_there[:, :, None], values, 0).astype(np.float64)
     centred -= (centred.sum(axis=1) / np.maximum(count, 1)[:, None])[:, None]
+    # Centring made absent slots non-zero: clear them again.
     centred *= is_there[:, :, None]
     number = np.asarray(list(counts.values()))
     starts = np.cumsum([0, *number])[:-1]
     shares = np.asarray(list(sizes.values()), np.float64) / sum(sizes.values())
+    # Sums over the coordinates of each layer, [layers, rounds].
     squares = np.add.reduceat((centred**2).sum(axis=1), starts, axis=1).T
     squares = _with_all(squares / number[:, None], shares)
+    # A mean was estimated: K - 1 degrees of freedom, none in a round of one client.
     freedom = np.where(count > 1, count - 1, np.nan)
     variances = squares / freedom
     total = np.nansum(freedom)
@@ -389,10 +396,12 @@ def _correlogram(
     for start in range(0, len(where), step):
         part, is_real = where[start : start + step], cells[start : start + step]
         entries = centred.reshape(-1, length)[part]
+        # Products of all pairs of a client's participations, by layer: [clients, m, m].
         layers = [
             block @ block.swapaxes(1, 2) / block.shape[2]
             for block in np.split(entries, starts[1:], axis=2)
         ]
+        # Places are round * slots + slot.
         at = part // members.shape[1]
         row, second = at[:, :, None], at[:, None, :]
         first = np.arange(most)
@@ -406,7 +415,11 @@ def _correlogram(
         share = weight[row, second][is_pair]
         for group, sums in enumerate(_with_all(np.stack(layers), shares)):
             good = (is_sound[group][row] & is_sound[group][second])[is_pair]
+            # In units of both rounds' deviations, so that rounds of all spreads count
+            # alike.
             scaled = (sums / scales[group][row] / scales[group][second])[is_pair]
+            # Sums by lag. `factors` are what a correlation of 1 would give after
+            # centring.
             products[group] += np.bincount(gaps, scaled * good, longest)
             factors[group] += np.bincount(gaps, share * good, longest)
             if group == 0:
@@ -418,6 +431,7 @@ def _correlogram(
                     squares,
                     1 / sizes[at],
                     is_real & is_sound[0][at],
+                    # One cell for each client and lag.
                     whose[good] * longest + gaps[good],
                     scaled[good],
                     share[good],
@@ -455,6 +469,8 @@ def _of_clients(
         factors: What centring leaves of it.
         longest: Lags there may be.
     """
+    # Centring on a mean that includes the client keeps 1 - 2 / K of this client's
+    # variance, and adds 1 / K of the mean variance (1 in these units).
     fresh_weight = np.where(is_real, 1 - 2 * inverse, 0.0).sum(axis=1)
     sizes = np.where(is_real, squares - inverse, 0.0).sum(axis=1)
     unknown = np.full(len(fresh_weight), np.nan)
@@ -476,6 +492,8 @@ def _of_clients(
     weight, fit = pairs @ (powers**2).T, (pairs * fitted) @ powers.T
     shares = np.clip(fit / np.maximum(weight, 1e-300), 0.0, 1.0)
     shares[(pairs > 0).sum(axis=1) < _FEWEST_LAGS] = 1.0
+    # The squared error of share * rho^lag, without the part that does not depend on
+    # them.
     best = (shares**2 * weight - 2 * shares * fit).argmin(axis=1)
     is_known, lasting = pairs.any(axis=1), shares[np.arange(len(best)), best]
     memory = np.where(lasting > 0, tried[best], 0.0)
@@ -499,6 +517,7 @@ def _participations(members: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.nda
     clients, owner = np.unique(members.reshape(-1)[flat], return_inverse=True)
     sizes = np.bincount(owner)
     order = np.argsort(owner, kind="stable")
+    # The rank of each place among those of its client.
     at = np.arange(len(flat)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
     where = np.zeros((len(sizes), sizes.max(initial=1)), np.int64)
     where[owner[order], at] = flat[order]
@@ -538,6 +557,7 @@ def _fitted(
             shares = np.clip(product / np.maximum(weight, 1e-300), 0.0, 1.0)
         gaps = correlation - shares[:, None] * powers
         best = int(np.argmin((pairs * gaps**2).sum(axis=1)))
+        # Zoom in between the neighbours of the best value; `tried` descends.
         ends = tried[min(best + 1, len(tried) - 1)], tried[max(best - 1, 0)]
         rho, share = float(tried[best]), float(shares[best])
         tried = np.linspace(*ends, 101)[::-1]

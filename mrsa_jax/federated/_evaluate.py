@@ -178,6 +178,7 @@ def evaluation(
 
     def one(batch: tuple[Array, Array, Array]) -> tuple[Array, Array]:
         images, truth, start = batch
+        # The last batch is padded; sample i of the set is real if i < size.
         is_real = start + jnp.arange(width, dtype=jnp.int32) < size
         return _scores(model, parameters, images, truth, is_real, loss)
 
@@ -236,5 +237,7 @@ def _scores(
     ):
         return jnp.float32(jnp.nan), total
     is_right = jnp.argmax(outputs, axis=-1).astype(truth.dtype) == truth
+    # A sample may have several labels (tokens, pixels): it counts by its right
+    # fraction.
     share = is_right.reshape(len(truth), -1).mean(axis=1, dtype=jnp.float32)
     return jnp.sum(jnp.where(is_real, share, jnp.float32(0))), total

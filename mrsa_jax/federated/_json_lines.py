@@ -55,6 +55,7 @@ class JsonLines:
             ]
             part = self.path.with_name(f"{self.path.name}.part-{os.getpid()}")
             part.write_text("".join(map(_line, remaining)), encoding="utf-8")
+            # Replaced in one step: a kill leaves either the old file or the new one.
             part.replace(self.path)
 
     def close(self) -> None:
@@ -137,6 +138,8 @@ def _records(path: pathlib.Path) -> list[Metrics]:
     """
     with writing(path, "path"):
         *lines, last = path.read_bytes().split(b"\n")
+    # Every whole line ends in a newline; the rest of an object without its end was cut
+    # off.
     is_cut = last.startswith(b'{"') and not last.endswith(b"}")
     if last and not is_cut:
         lines.append(last)

@@ -157,7 +157,8 @@ class LocalSGD:
 
         Examples:
             >>> import mrsa_jax as mj
-            >>> trainer = mj.federated.local_sgd(mj.federated.logistic(10), 0.5, batch_size=10)
+            >>> model = mj.federated.logistic(10)
+            >>> trainer = mj.federated.local_sgd(model, 0.5, batch_size=10)
             >>> float(trainer.scaled(0.5).learning_rate)
             0.25
         """
@@ -226,12 +227,15 @@ class LocalSGD:
         if self.clip_norm is None:
             return moved
         length = jnp.sqrt(jnp.sum(moved * moved))
+        # The maximum leaves short updates as they are, and divides by no zero.
         return moved * (self.clip_norm / jnp.maximum(length, self.clip_norm))
 
     def _moved(
         self, variables: Any, velocity: Any, gradient: Any, start: Any
     ) -> tuple[Any, Any]:
         """Take one step; what is None costs nothing."""
+        # The order is torch's: decay and proximal pull are part of the gradient, which
+        # then enters the velocity.
         if self.weight_decay is not None:
             gradient = jax.tree.map(
                 lambda g, p: g + self.weight_decay * p, gradient, variables
@@ -314,7 +318,8 @@ def local_sgd(
     Examples:
         >>> import mrsa_jax as mj
         >>> import jax
-        >>> trainer = mj.federated.local_sgd(mj.federated.logistic(10), 0.1, batch_size=10)
+        >>> model = mj.federated.logistic(10)
+        >>> trainer = mj.federated.local_sgd(model, 0.1, batch_size=10)
         >>> trainer.num_epochs, len(jax.tree.leaves(trainer))
         (1, 1)
 
@@ -382,7 +387,7 @@ def strength(
 def _optional_strength(
     value: Any, argument: str, rule: str, is_legal: Callable[[Any], bool]
 ) -> Float32[Array, ""] | None:
-    """Return a number that training uses, or None for None and 0, which cost nothing."""
+    """Return a number that training uses; None for None and 0, which cost nothing."""
     number = None if value is None else strength(value, argument, rule, is_legal)
     return number if is_traced(value) or value else None
 

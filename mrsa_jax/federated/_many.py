@@ -97,9 +97,13 @@ def train_many(
         >>> clients = mj.data.iid(0, mj.data.load("digits"), num_clients=4)
         >>> model = mj.federated.logistic(10)
         >>> average = mj.secagg.ring_average(mj.quantize.stochastic(2**16, 0.5), 4, 650)
-        >>> trainers = [mj.federated.local_sgd(model, rate, batch_size=100) for rate in (0.1, 0.01)]
+        >>> trainers = [
+        ...     mj.federated.local_sgd(model, rate, batch_size=100)
+        ...     for rate in (0.1, 0.01)
+        ... ]
+        >>> rounds = np.ones((1, 4), bool)
         >>> results = mj.federated.train_many(0, [
-        ...     mj.federated.Training(model, clients, np.ones((1, 4), bool), trainer, average)
+        ...     mj.federated.Training(model, clients, rounds, trainer, average)
         ...     for trainer in trainers])
         >>> [mj.Status(result.status[0]).name for result in results]
         ['OK', 'OK']
@@ -149,13 +153,17 @@ def _runs(
         rule = "must all train one model"
         require(models[0] == models[1], "trainings", rule, *models)
         is_same_kind = bool(jax.tree.structure(training.trainer) == kind)
-        rule = "must have trainers that differ in their numbers only (learning rate, momentum)"
+        rule = (
+            "must have trainers that differ in their numbers only (learning rate, "
+            "momentum)"
+        )
         require(is_same_kind, "trainings", rule, training.trainer, first.trainer)
         held = tuple(map(id, training.test or ())) + training.sample_shape
         if held not in tests:
             tests[held] = prepared_test(
                 training.test, training.sample_shape, first.trainer
             )
+        # The run's number goes into each record, so that one callback can serve all.
         tell = callback and functools.partial(_tell_of, callback, number)
         runs.append(Run(seed, training, tests[held], tell))
     return runs
@@ -175,6 +183,7 @@ def merged(parts: Sequence[ClientData]) -> tuple[ClientData, list[int]]:
     for part in parts:
         if id(part) in firsts:
             continue
+        # The pool that this part shares, or a new one at the end of the list.
         place = next(
             (i for i, pool in enumerate(pools) if _is_same_pool(pool, part)), len(pools)
         )
@@ -182,6 +191,7 @@ def merged(parts: Sequence[ClientData]) -> tuple[ClientData, list[int]]:
             pools.append(part)
             offsets.append(sum(len(pool.labels) for pool in pools[:-1]))
         firsts[id(part)] = sum(len(part_sizes) for part_sizes in sizes)
+        # Indices into a part's pool become indices into all pools joined.
         places = np.asarray(part.indices) + np.int32(offsets[place])
         rows.append(np.pad(places, ((0, 0), (0, widest - places.shape[1]))))
         sizes.append(np.asarray(part.sizes))

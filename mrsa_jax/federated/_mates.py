@@ -50,16 +50,21 @@ def correlation_of_mates(
         return math.nan
     order = np.lexsort((block, at))
     at, block, entries = at[order], block[order], centred[at[order], slot[order]]
+    # A new stretch begins where the round or the block changes.
     starts = np.flatnonzero(np.diff(at, prepend=-1) | np.diff(block, prepend=-1))
     size = np.diff(starts, append=len(at))
     squares = np.add.reduceat((entries**2).sum(axis=1), starts)
+    # Half of |x_i - x_j|^2 over all ordered pairs, without forming a pair: that is
+    # size * sum |x_i|^2 - |sum x_i|^2.
     apart = size * squares - (np.add.reduceat(entries, starts) ** 2).sum(axis=1)
     sums = apart, size * (size - 1.0)
     mates, num_mates = (np.bincount(at[starts], block, len(members)) for block in sums)
+    # Ordered pairs: all of the round less those of mates.
     num_others = count * (count - 1) - num_mates
     used = (num_mates > 0) & (num_others > 0)
     if not used.any():
         return math.nan
     ratio = mates[used] / variances[used]
+    # All pairs of a round add up to K (K - 1) variances, as centring fixes it.
     others = ((count * (count - 1))[used] - ratio) / num_others[used]
     return float(1 - ratio.sum() / (num_mates[used] * others).sum())

@@ -65,8 +65,8 @@ def logistic(num_classes: int = 10) -> nn.Module:
 
     Examples:
         >>> import mrsa_jax as mj
-        >>> mj.federated.num_parameters(mj.federated.logistic(10), (28, 28, 1)) == 784 * 10 + 10
-        True
+        >>> mj.federated.num_parameters(mj.federated.logistic(10), (28, 28, 1))
+        7850
 
     Source: HeteroSAg (Elkordy, Avestimehr), Experiment 2; CCESA, Appendix B.2.
     """
@@ -138,7 +138,8 @@ def initial_parameters(
 
     Examples:
         >>> import mrsa_jax as mj
-        >>> mj.federated.initial_parameters(0, mj.federated.logistic(3), (2, 2, 1)).shape
+        >>> model = mj.federated.logistic(3)
+        >>> mj.federated.initial_parameters(0, model, (2, 2, 1)).shape
         (15,)
     """
     _structure(model, tuple(input_shape))
@@ -153,15 +154,10 @@ def unflatten(
     Examples:
         >>> import mrsa_jax as mj
         >>> from jax.flatten_util import ravel_pytree
-        >>> flat = mj.federated.initial_parameters(0, mj.federated.logistic(3), (2, 2, 1))
-        >>> bool(
-        ...     (
-        ...         ravel_pytree(mj.federated.unflatten(mj.federated.logistic(3), (2, 2, 1), flat))[
-        ...             0
-        ...         ]
-        ...         == flat
-        ...     ).all()
-        ... )
+        >>> model, shape = mj.federated.logistic(3), (2, 2, 1)
+        >>> flat = mj.federated.initial_parameters(0, model, shape)
+        >>> variables = mj.federated.unflatten(model, shape, flat)
+        >>> bool((ravel_pytree(variables)[0] == flat).all())
         True
     """
     leaves, tree = _structure(model, tuple(input_shape))
@@ -201,6 +197,8 @@ def layers_of(model: nn.Module, input_shape: Sequence[int]) -> dict[str, range]:
     ranges: dict[str, range] = {}
     start = 0
     for path, leaf in named:
+        # Paths are params / layer / leaf: the layer's name is all between. Leaves of a
+        # layer are neighbours in the flat vector.
         name = "/".join(str(key.key) for key in path[1:-1]) or str(path[-1].key)
         first = ranges[name].start if name in ranges else start
         start += math.prod(leaf.shape)
@@ -312,6 +310,7 @@ def check_loss(
     variables = jax.tree.unflatten(tree, leaves)
     samples = jax.ShapeDtypeStruct((2, *input_shape), jnp.float32)
     outputs = jax.eval_shape(model.apply, variables, samples)
+    # Two samples, so that a loss that averages or sums the batch shows in its shape.
     two = jax.ShapeDtypeStruct((2, *labels.shape[1:]), labels.dtype)
     each = jax.eval_shape(loss, outputs, two)
     rule = "must give one float for each sample"
@@ -336,6 +335,7 @@ def check_loss(
     ):
         alone_too, other = np.asarray(in_batch), np.asarray(by_itself)
         scale = np.abs(other[np.isfinite(other)]).max(initial=1e-6)
+        # Relative to the largest value, as entries near zero round at its scale.
         differs = ~np.isclose(
             alone_too, other, rtol=0, atol=_SAME * scale, equal_nan=True
         )
@@ -388,6 +388,8 @@ def _losses(outputs: Array, labels: Array, *, loss: Any) -> tuple[Any, Any]:
         return each[0], gradient[0]
 
     count = len(outputs)
+    # Each sample in a batch of copies of itself: the batch has the same size, but no
+    # other sample.
     return of_batch(outputs, labels), jax.vmap(of_copies)(outputs, labels)
 
 

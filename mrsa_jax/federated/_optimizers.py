@@ -177,6 +177,7 @@ class Scaffold:
 
         Return the update, c_i's change, and the new c_i.
         """
+        # SCAFFOLD's step is -rate (g - c_i + c), the same shift c_i - c in every step.
         shift = unflatten(self.model, inputs.shape[1:], own - shared)
 
         def moved(
@@ -192,6 +193,8 @@ class Scaffold:
         update, steps = trained_locally(
             self, key, parameters, samples, lambda _: None, moved
         )
+        # c_i+ = c_i - c - update / (steps * rate), option II of the paper; the change
+        # is sent.
         taken = steps.astype(jnp.float32) * self.learning_rate
         # who takes no step knows no gradient
         change = jnp.where(taken > 0, -shared - update / taken, jnp.float32(0))
@@ -236,7 +239,8 @@ def scaffold(
 
     Examples:
         >>> import mrsa_jax as mj
-        >>> trainer = mj.federated.scaffold(mj.federated.logistic(10), 0.1, batch_size=10)
+        >>> model = mj.federated.logistic(10)
+        >>> trainer = mj.federated.scaffold(model, 0.1, batch_size=10)
         >>> trainer.state_sizes(650)
         (650, 650)
 

@@ -124,7 +124,9 @@ def memory_estimate(
         >>> clients = mj.data.iid(0, mj.data.load("digits"), num_clients=4)
         >>> model = mj.federated.logistic(10)
         >>> trainer = mj.federated.local_sgd(model, 0.1, batch_size=100)
-        >>> needed = mj.federated.memory_estimate(model, clients, trainer=trainer, cohort_size=2)
+        >>> needed = mj.federated.memory_estimate(
+        ...     model, clients, trainer=trainer, cohort_size=2
+        ... )
         >>> needed.peak_bytes > needed.data_bytes > 64 * 4 * int(clients.sizes.sum())
         True
     """
@@ -199,7 +201,7 @@ class _Setting:
 
 
 def width_within(memory_bytes: Any, run: Run, mesh: Mesh | None = None) -> int:
-    """Return how many of a run's clients fit side by side, or raise if none fits."""
+    """Return the number of a run's clients that fit side by side, or raise."""
     most = check_count(memory_bytes, "memory_bytes")
     setting = _setting_of([run], run.training.client_data, mesh)
     return largest_width(most, setting.slots_each, setting.estimate)
@@ -227,7 +229,7 @@ def _setting_of(runs: list[Run], pool: ClientData, mesh: Mesh | None) -> _Settin
 def largest_width(
     memory_bytes: int, most: int, estimate: Callable[[int], MemoryEstimate]
 ) -> int:
-    """Find the largest width within a bound by few estimates, each of which compiles."""
+    """Find the largest width within a bound by few estimates, as each one compiles."""
     single = estimate(1)
     peak = single.peak_bytes
     rule = "must hold the training of one client at a time; needed and given are"
@@ -257,6 +259,8 @@ def runs_and_width_within(
     updates = model * setting.slots_each
     work = max(single.training_bytes - updates, 1)
     room = most - single.data_bytes - single.host_bytes
+    # Runs first, each with one client at work; then the rest of the room goes to
+    # clients side by side.
     free = room - max(work, single.aggregation_bytes, single.evaluation_bytes)
     at_once = min(len(runs), max(1, free // (updates + model)))
     free = room - at_once * (updates + model)
@@ -320,6 +324,8 @@ def alike(runs: list[Run]) -> list[list[Run]]:
         kinds = [
             (np.shape(leaf), getattr(leaf, "dtype", type(leaf))) for leaf in leaves
         ]
+        # What decides the program: tree, shapes and types, and the server's static
+        # function.
         key: Any = (structure, tuple(kinds), run.server.update)
         try:
             groups.setdefault(key, []).append(run)
@@ -359,6 +365,7 @@ class Programs:
             np.diff(run.stops, prepend=0, append=len(run.to_train)).max()
             for run in runs
         ]
+        # No longer than the longest way between two evaluations, nor than reports fit.
         most = min(_MOST_ROUNDS, int(max(gaps)), at_once("rounds", report_bytes))
         if checkpoints is not None:
             most = min(most, checkpoints.every)
@@ -382,6 +389,8 @@ class Programs:
 
         A program of several runs is compiled for `num_runs`; the last fills it up.
         """
+        # A program has a fixed number of runs: copies of the last run fill it, with no
+        # round to run.
         filled = runs + runs[-1:] * (num_runs - len(runs))
         counts = [min(most, run.until_evaluation) for run in runs] + [0] * (
             num_runs - len(runs)
@@ -400,6 +409,8 @@ class Programs:
         )
         for number, (run, carried) in enumerate(zip(runs, after, strict=False)):
             run.carried = carried
+            # Rounds that only filled the program, or came after a divergence, have no
+            # report.
             for at in np.flatnonzero(reports.is_run[:, number]):
                 run.log_round(
                     jax.tree.map(lambda leaf, at=(at, number): leaf[at], reports)
@@ -418,6 +429,7 @@ class Programs:
                 for weights, alive in zip(
                     places.weights[:count], places.alive[:count], strict=True
                 ):
+                    # The first row is V0, with steps or without.
                     check(weights, alive.reshape(-1, alive.shape[-1])[0])
         first = runs[0]
         fixed, carried = tuple(map(_fixed, runs)), tuple(run.carried for run in runs)

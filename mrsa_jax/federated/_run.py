@@ -196,7 +196,7 @@ class Run:
     def __init__(
         self, seed: Any, training: Training, test: Any, callback: Callback | None = None
     ) -> None:
-        """Lay out the rounds to train, the evaluations that are due, and an empty log."""
+        """Lay out the rounds to train, the evaluations due, and an empty log."""
         # First what is fixed; then what moves from round to round and is all that a
         # checkpoint holds. `_train` runs one of these, `_many` several side by side,
         # and `_program` says how many rounds go into one program.
@@ -304,9 +304,13 @@ class Run:
         """Return the next `count` rounds as a program of `length` takes them."""
         places = self.done + np.arange(length)
         is_run = np.arange(length) < count
+        # Rounds that only fill the program repeat the last one and are marked by
+        # `is_run`.
         places = np.minimum(places, len(self.to_train) - 1)
         indices, members = self.to_train[places], self.members[places]
         rows = self.training.history.survivors[indices]
+        # From clients to slots: [rounds, steps, slots]. Empty slots hold some client,
+        # hence `present`.
         alive = np.take_along_axis(rows, members[:, None, :], axis=2)
         alive &= self.present[places][:, None, :]
         has_steps = alive.shape[1] == 5
@@ -355,6 +359,7 @@ class Run:
         log.participation[index, members[report.summed]] = True
         log.failed_uploads[index, members[report.failed_uploads]] = True
         inside = report.components >= 0
+        # Components are numbered by slot; the log names them by client.
         log.components[index, members[inside]] = members[report.components[inside]]
         if report.sums is not None and report.status == Status.OK:
             update, weight = report.sums
@@ -399,6 +404,8 @@ class Run:
 
     def tell(self) -> None:
         """Tell the callback of the rounds that are over since it last received any."""
+        # Skipped rounds are over, too, once a later one is trained: each is reported
+        # once.
         first, self.told = self.told, self._over
         if self.callback is not None:
             for index in range(first, self.told):
@@ -495,6 +502,7 @@ class Run:
         """Measure the drift of the updates of clients that sent theirs."""
         if self.sketch is None:
             return None
+        # The round that diverged is no measurement.
         done = max(0, self.done - (self.diverged >= 0))
         indices = self.to_train[:done]
         members = self.members[:done]

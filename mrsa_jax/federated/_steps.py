@@ -65,11 +65,14 @@ def trained_locally(
     batch_size = min(trainer.batch_size, num_slots)
     steps_per_epoch = (size + batch_size - 1) // batch_size
     places = shuffled(key, num_slots, size, batch_size, trainer.num_epochs)
+    # Compose the shuffle with the client's indices: rows are read from the pool, never
+    # copied.
     order = indices[places]
     start = unflatten(trainer.model, inputs.shape[1:], parameters)
 
     def step(index: Array, carry: tuple[Any, Any]) -> tuple[Any, Any]:
         variables, memory = carry
+        # One loop over all epochs: the number of steps is data, not part of a program.
         epoch, position = index // steps_per_epoch, index % steps_per_epoch
         first = position * batch_size
         chosen = jax.lax.dynamic_slice(order, (epoch, first), (1, batch_size))[0]

@@ -162,6 +162,8 @@ def drive(
             )
         before, step = step, _steps_through(runs)
         _test(live)
+        # Steps before the last are reported at once; the last one only after a save
+        # that is due, so that no report of a saved step precedes its checkpoint.
         tell(range(before + 1, step))
         if step > before:
             if store is not None and store.is_due(
@@ -233,7 +235,10 @@ def check_trainings(
     is_own = checkpoints is None or isinstance(checkpoints, Checkpoints)
     rule = "must be as `federated.checkpoints` gives them"
     require(is_own, "checkpoints", rule, checkpoints)
-    rule = "must not be set with `checkpoints`: every saved step would have to hold all the sums"
+    rule = (
+        "must not be set with `checkpoints`: every saved step would have to hold all "
+        "the sums"
+    )
     keep = any(training.keep_aggregates for training in trainings)
     require(not keep or checkpoints is None, "keep_aggregates", rule)
 

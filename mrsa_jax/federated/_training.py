@@ -89,10 +89,11 @@ class Training:
         >>> model = mj.federated.logistic(10)
         >>> average = mj.secagg.ring_average(mj.quantize.stochastic(2**16, 0.5), 2, 650)
         >>> trainer = mj.federated.local_sgd(model, 0.1, batch_size=8)
-        >>> mj.federated.Training(model, clients, np.ones((1, 4), bool), trainer, average)
+        >>> rounds = np.ones((1, 4), bool)
+        >>> mj.federated.Training(model, clients, rounds, trainer, average)
         Traceback (most recent call last):
         ...
-        mrsa_jax.ConfigurationError: `aggregator` must have a participant for each member of ...
+        mrsa_jax.ConfigurationError: `aggregator` must have a participant for each ...
     """
 
     _repr_html_ = telling
@@ -140,7 +141,10 @@ class Training:
             labels = as_labels(self.test[1], is_own=True)
             check_loss(loss, self.model, self.sample_shape, labels)
         if self.client_test is not None:
-            rule = f"must be a `data.ClientData` with samples of {data.num_clients} clients"
+            rule = (
+                f"must be a `data.ClientData` with samples of {data.num_clients} "
+                "clients"
+            )
             counts = getattr(
                 self.client_test, "num_clients", type(self.client_test).__name__
             )
@@ -275,7 +279,10 @@ def checked_rounds(participation: Any, survivors: Any, num_clients: int) -> Roun
         "must be boolean",
         f"dtype {history.dtype}",
     )
-    rule = f"must have one row for each round and {num_clients} columns, one for each client"
+    rule = (
+        f"must have one row for each round and {num_clients} columns, one for each "
+        "client"
+    )
     fits = history.ndim == 2 and history.shape[1] == num_clients
     require(fits, "participation", rule, history.shape)
     if survivors is None:
@@ -288,6 +295,7 @@ def checked_rounds(participation: Any, survivors: Any, num_clients: int) -> Roun
     require(
         alive.shape == shape, "survivors", f"must have the shape {shape}", alive.shape
     )
+    # No client may be in a step without having been in the one before.
     is_nested = not (alive[:, 1:] & ~alive[:, :-1]).any()
     require(
         is_nested, "survivors", "must be nested, each of V0 to V4 within the one before"

@@ -142,7 +142,9 @@ def aggregate(
         >>> layout = mj.hetero.segment_layout("mc", [2, 2, 2], [2, 3, 5], dim=6)
         >>> updates = np.tile(np.float32([1, -1, 1, -1, 1, -1]), (6, 1))
         >>> here = [True, True, True, False, True, True]
-        >>> result = mj.hetero.aggregate(0, updates, layout, (-1.0, 1.0), survivors=here)
+        >>> result = mj.hetero.aggregate(
+        ...     0, updates, layout, (-1.0, 1.0), survivors=here
+        ... )
         >>> result.update.tolist(), result.summed.astype(int).tolist()
         ([1.0, -1.0, 1.0, -1.0, 1.0, -1.0], [1, 1, 0, 0, 1, 1])
 
@@ -168,6 +170,7 @@ def aggregate(
         rule = f"must mark {count} slots"
         require(proper, "byzantine", rule, marks.dtype, marks.shape)
     slots = jnp.arange(count, dtype=jnp.int32)
+    # Rounding and attacks draw from the round's key, pads from separate seeds.
     key = round_key(as_key(seed), jnp.uint32(index), Stream.QUANTIZATION)
     cast = cast_of(layout, key, slots, on_device(alive[3]), bounds, byzantine)
     if not callable(updates):
@@ -177,7 +180,9 @@ def aggregate(
         return _real(job, graph, alive, limits, index)
     round_ = SummedRound(*map(np.asarray, judge(layout, graph, alive, limits)))
     seeds = None
+    # Without a summed client there is nothing to pad.
     if fidelity == "array" and round_.counts.any():
+        # Little-endian words, so that a seed means the same pads on every machine.
         words = np.asarray(jax.random.key_data(as_key(seed))).astype("<u4")
         pairs = None if graph is None else graphs.edges(graph)
         material = key_material(words.tobytes())
@@ -189,6 +194,7 @@ def aggregate(
         else:
             codes = job.run(code_span, span)
             table = padded_span(seeds, codes, layout, span, np.uint32(index), round_)
+        # Rows have as many places as the row with most blocks; drop the padding.
         is_block = span.rows.number < len(layout.blocks)
         totals += list(np.asarray(table)[is_block])
         parts += job.update(table, span, round_)
@@ -223,6 +229,7 @@ class _Job:
         )
         bad = np.asarray(counted.not_finite)
         if bad.any():
+            # The first segment of the span with a bad value, for the message.
             number = int(bad.any(axis=1).argmax())
             slots = np.flatnonzero(bad[number]).tolist()
             first, stop = span.bounds[number]
@@ -290,6 +297,7 @@ def _real(
     for span in job.spans:
         codes.append(np.asarray(job.run(code_span, span)))
         job.report(span)
+    # The protocol takes no defaults: fill in the complete graph and the majorities.
     graph, limits = graph_and_limits(alive[0], graph, limits)
     inputs = np.concatenate(codes, axis=1)
     result = protocol.run(
@@ -298,6 +306,8 @@ def _real(
     round_ = SummedRound.of(layout, alive, result)
     parts = []
     for span in job.spans:
+        # The protocol reports totals by block of the whole layout; a span takes its
+        # part.
         plan, first = plan_of(layout, span)
         totals = result.totals[first : first + len(plan)]
         table = table_of(totals, span.rows, first, round_.counts)

@@ -170,6 +170,8 @@ class SegmentAverage:
         require(values.shape == shape, "updates", rule, values.shape)
         alive = survivors_by_step(self.steps, key, survivors, self.num_participants)
         alive, failed = _uploaded(alive, values)
+        # The order is part of the result: seat clients, shorten updates, quantize, add
+        # noise, sum, and only then decode.
         slot_of = None
         if self.by_client:
             self._check_clients(ids, alive)
@@ -178,6 +180,8 @@ class SegmentAverage:
             values = _shortened(values, self.clip_norm)
         bounds = range_bounds(state.present(self.clip_rule, self.quantizer))
         cast = cast_of(self.layout, key, ids, alive[3], bounds, self.byzantine)
+        # Who is summed depends on the survivors alone, so it is known before any code
+        # is; noise needs it to count the sums that wrap.
         round_ = judge(self.layout, None, alive, self.threshold)
         if self.noise is not None:
             cast = dataclasses.replace(cast, noise=self.noise, summed=round_.summed)
@@ -240,6 +244,8 @@ def _by_span(
     if average.fidelity == "array":
         seeds = derive_seeds(average.key_material, ids, index)
         parts = [padded(seeds, span) for span in spans]
+    # Under a trace, spans of one shape become one loop; outside, they are separate
+    # calls of programs that are compiled once.
     elif is_traced(average, index, ids, cast, round_) and len(spans) > 1:
         parts = mapped(plain, spans)
     else:
@@ -260,6 +266,7 @@ def _joined(parts: list[Any], widest: int) -> tuple[Array, Array, Counted]:
         )
 
     updates, totals, counted = zip(*parts, strict=True)
+    # Spans differ in width by one coordinate: pad the ring sums to the widest.
     tables = [
         jnp.pad(table, [(0, 0)] * (table.ndim - 1) + [(0, widest - table.shape[-1])])
         for table in totals
@@ -287,8 +294,10 @@ def _shortened(values: Array, clip_norm: Array) -> Array:
 def _seated(ids: Array, alive: Array, values: Array) -> tuple[Array, ...]:
     """Seat each client of the cohort in the slot of its number (-1: nowhere)."""
     places = jnp.arange(ids.shape[0], dtype=jnp.int32)
+    # Clients that were not asked are scattered beyond the last slot and dropped.
     where = jnp.where(alive[0], ids, jnp.int32(ids.shape[0]))
     slot_of = jnp.full_like(places, -1).at[where].set(places, mode="drop")
+    # An empty slot reads place 0, and `is_here` masks what it reads.
     place = jnp.maximum(slot_of, 0)
     is_here = alive[:, place] & (slot_of >= 0)[None]
     return slot_of, places, is_here, values[place]
@@ -301,8 +310,11 @@ def _by_member(
     """Return clipped counts, summed clients, their components and the count."""
     summed = round_.summed
     if slot_of is not None:
+        # `slot_of` holds the place of each seated client; scattering by it undoes
+        # `_seated`.
         places = jnp.where(slot_of >= 0, slot_of, jnp.int32(slot_of.shape[0]))
         summed = jnp.zeros_like(summed).at[places].set(summed, mode="drop")
+    # All summed clients are in one component, named by its first member.
     smallest = jnp.argmax(summed).astype(jnp.int32)
     components = jnp.where(summed, smallest, jnp.int32(-1))
     total = jnp.sum(summed, dtype=jnp.uint32)
@@ -312,6 +324,8 @@ def _by_member(
 @jax.jit
 def clipped_share(clipped: Array, sent: Array, dim: Array) -> Array:
     """Return the share of the senders' coordinates that were clipped."""
+    # Without the barrier XLA may turn the division by a constant into a product, which
+    # rounds otherwise.
     clipped, dim = lax.optimization_barrier((clipped, dim))
     fractions = jnp.where(sent, clipped.astype(jnp.float32) / dim, jnp.float32(0))
     count = jnp.sum(sent, dtype=jnp.float32)
@@ -381,8 +395,8 @@ def segment_average(
         ...     mj.hetero.segment_layout("sc", [2, 2], [2, 3], dim=2), (-1.0, 1.0)
         ... )
         >>> updates = jnp.asarray([[1.0, -1.0]] * 3 + [[-1.0, 1.0]])
-        >>> out, _ = average.aggregate(
-        ...     jax.random.key(0), average.init(), updates, jnp.arange(4), jnp.ones(4, bool))
+        >>> key, members, asked = jax.random.key(0), jnp.arange(4), jnp.ones(4, bool)
+        >>> out, _ = average.aggregate(key, average.init(), updates, members, asked)
         >>> out.update.tolist(), int(out.total_weight)
         ([0.5, -0.5], 4)
 

@@ -78,7 +78,8 @@ def encode(
         >>> import jax.numpy as jnp
         >>> layout = mj.hetero.segment_layout("sc", [2, 2], [2, 5], dim=4)
         >>> updates = jnp.tile(jnp.asarray([-1.0, 1.0, 1.0, 3.0]), (4, 1))
-        >>> codes, clipped = mj.hetero.encode(jax.random.key(0), updates, layout, (-1.0, 1.0))
+        >>> key = jax.random.key(0)
+        >>> codes, clipped = mj.hetero.encode(key, updates, layout, (-1.0, 1.0))
         >>> codes[3].tolist(), clipped[3].item()
         ([0, 1, 1, 1], 0.25)
 
@@ -90,6 +91,7 @@ def encode(
     require(whole, "updates", "must not hold NaN", "NaN")
     ids = client_ids(members, layout)
     everybody = on_device(np.ones(layout.num_participants, np.bool_))
+    # As in a round in which every client sends.
     cast = cast_of(layout, key, ids, everybody, range_bounds(quantizer))
     if noise is not None:
         drawn = block_noise(noise, layout, quantizer)
@@ -143,7 +145,9 @@ def decode(
 
     Examples:
         >>> import mrsa_jax as mj
-        >>> layout = mj.hetero.segment_layout("sc", [2, 2], [2, 5], dim=2)  # rows {0, 1} and {1, 0}
+        >>> layout = mj.hetero.segment_layout("sc", [2, 2], [2, 5], dim=2)
+        >>> layout.matrix
+        ((0, 0), (0, 0))
         >>> mj.hetero.decode([[4], [0]], [4, 4], layout, (-1.0, 1.0)).tolist()
         [1.0, -1.0]
 
@@ -165,6 +169,7 @@ def decode(
         shape = (block.stop - block.start,)
         fits = array.shape == shape
         require(fits, "totals", f"must have the shape {shape}", array.shape)
+        # The comparison is made in the array's own dtype, which may not hold R - 1.
         most = min(block.modulus - 1, int(jnp.iinfo(array.dtype).max))
         is_legal &= _lie_below(array, most, "totals", rule, block.modulus)
     number: Any = counts if is_traced(counts) else np.asarray(counts)
@@ -177,12 +182,15 @@ def decode(
     is_legal &= _lie_below(number, sizes.astype(number.dtype), "counts", rule, number)
     words = [array.astype(np.uint32) for array in arrays]
     number = number.astype(np.int32)
+    # Decoding reads the counts alone; without attackers no survivor is looked at.
     alive = jnp.zeros((5, layout.num_participants), jnp.bool_)
     round_ = SummedRound(alive, np.int32(Status.OK), None, number)
+    # An empty `BlockNoise` draws nothing; it only has sums lifted about their middle.
     cast = Cast(bounds, noise=BlockNoise() if has_noise else None)
     parts = []
     for span in spans_of(layout):
         plan, first = plan_of(layout, span)
+        # `totals` are listed by block; a span wants them as [segments, blocks, w].
         table = table_of(words[first : first + len(plan)], span.rows, first, number)
         parts.append(update_span(table, span.rows, cast, round_, combine))
     update = jnp.concatenate(parts)

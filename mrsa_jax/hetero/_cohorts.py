@@ -101,9 +101,10 @@ def ranked_groups(
         >>> mj.hetero.ranked_groups([[1, 1, 1, 1, 0, 0]], rates, 2, blocks=2)[0]
         CohortGroups(members=(0, 1, 2, 3), groups=((0, 2), (1, 3)), sitting_out=(),
         split_blocks=(0, 1))
-        >>> mj.hetero.ranked_groups([[1, 1, 1, 1, 0, 0]], rates, 2, blocks=2, aligned=True)[
-        ...     0
-        ... ].groups
+        >>> rounds = mj.hetero.ranked_groups(
+        ...     [[1, 1, 1, 1, 0, 0]], rates, 2, blocks=2, aligned=True
+        ... )
+        >>> rounds[0].groups
         ((2, 3), (0, 1))
 
     Source: none of the papers (HeteroSAg lets everybody take part).
@@ -143,7 +144,7 @@ def settled(
     fewest: int,
     labels: np.ndarray | None,
 ) -> CohortGroups:
-    """Return a cohort's groups after those that are too small merged or were left out."""
+    """Return a cohort's groups after too small ones were merged or excluded."""
     _settle_small(group_of, num_groups, too_small, fewest)
     members = np.flatnonzero(group_of >= 0)
     slots = [np.flatnonzero(group_of[members] == group) for group in range(num_groups)]
@@ -213,6 +214,8 @@ def cohort_layouts(
         name = scheme
         threshold = hybrid_threshold
         if empty_groups == "drop":
+            # "drop": the scheme is built over the present groups only, so T may need to
+            # shrink.
             chosen = [number for number, slots in enumerate(groups) if slots]
             if len(chosen) == 1:
                 name, threshold = "groups", None
@@ -243,6 +246,7 @@ def _ranked(
     group_of = np.full(len(cohort), _APART, np.int64)
     names, of_member = np.unique(units[cohort], return_inverse=True)
     slowest = np.full(len(names), np.inf)
+    # A unit (a block or a client) ranks by its slowest client.
     np.minimum.at(slowest, of_member, speed[cohort].astype(np.float64))
     # the units from the slowest on, cut into equal parts, the slower ones larger
     group_of_unit = np.empty(len(names), np.int64)
@@ -265,6 +269,9 @@ def _settle_small(
     if (too_small == "skip" and is_small.any()) or sizes.sum() < fewest:
         group_of[:] = _APART
         return
+    # From the fastest group down. A merged group takes the levels of the slower one, so
+    # no client sends more bits than planned; `while` because the result may be small
+    # still.
     for group in range(num_groups - 1, -1, -1):
         while 0 < sizes[group] < fewest:
             slower = np.flatnonzero(sizes[:group])
@@ -279,7 +286,7 @@ def _settle_small(
 
 
 def _split(group_of: np.ndarray, labels: np.ndarray) -> tuple[int, ...]:
-    """Return the blocks whose clients are not all in one group, though some are summed."""
+    """Return the blocks with summed clients that are not whole within one group."""
     touched = np.unique(labels[group_of >= 0])
     return tuple(
         int(block) for block in touched if len(np.unique(group_of[labels == block])) > 1

@@ -148,6 +148,8 @@ class SegmentLayout:
     def bounds(self) -> tuple[tuple[int, int], ...]:
         """Return (start, stop) of each segment; their lengths differ by one at most."""
         size, rest = divmod(self.dim, self.num_segments)
+        # The first `rest` segments are one longer, so segment l starts after min(l,
+        # rest) extra coordinates.
         starts = [row * size + min(row, rest) for row in range(self.num_segments + 1)]
         return tuple(itertools.pairwise(starts))
 
@@ -166,6 +168,8 @@ class SegmentLayout:
                 )
                 members = tuple(sorted(slots))
                 if members:
+                    # Levels do not descend from column to column: the first column has
+                    # the fewest, which every client of the block can afford.
                     levels = self.levels[columns[0]]
                     modulus = self._modulus(levels, len(members))
                     blocks.append(
@@ -181,6 +185,7 @@ class SegmentLayout:
             return 1 << self.modulus_bits
         modulus = ring_size(levels, count)
         if self.modulus_rule == "power_of_two":
+            # The smallest power of two that is at least R.
             return 1 << (modulus - 1).bit_length()
         return modulus
 
@@ -200,6 +205,8 @@ class SegmentLayout:
         count = self.num_participants
         segments = self.num_segments
         blocks = self.blocks
+        # Blocks per segment. Rows differ in it, and blocks in members: both are padded
+        # to the most, so that one program serves all segments.
         sizes = np.bincount([block.segment for block in blocks])
         most = sizes.max()
         widest = max(len(block.members) for block in blocks)
@@ -220,12 +227,15 @@ class SegmentLayout:
             members = list(block.members)
             at = segment, number - firsts[segment]
             rows.levels[segment, members] = block.num_levels
+            # 2^32 does not fit uint32 and becomes 0, which the kernels read as 2^32.
             rows.modulus_of[segment, members] = block.modulus % 2**32
             rows.slots[at][: len(members)] = members
             rows.number[at] = number
             rows.block_levels[at] = block.num_levels
             rows.moduli[at] = block.modulus % 2**32
         for segment, size in enumerate(sizes):
+            # Attacks on residues run once per different ring of a row, not once per
+            # block.
             rings = np.unique(rows.moduli[segment, :size])
             rows.rings[segment, : len(rings)] = rings
         return rows
@@ -316,8 +326,10 @@ def segment_layout(
     Examples:
         >>> import mrsa_jax as mj
         >>> layout = mj.hetero.segment_layout("mc", [2, 2, 2], [2, 4, 8], dim=7)
-        >>> layout.bounds, [block.modulus for block in layout.blocks if block.segment == 0]
-        (((0, 3), (3, 5), (5, 7)), [5, 15])
+        >>> layout.bounds
+        ((0, 3), (3, 5), (5, 7))
+        >>> [block.modulus for block in layout.blocks if block.segment == 0]
+        [5, 15]
 
     Source: HeteroSAg, Section III (Steps 3 and 4 for R) and V-B.
     """
@@ -331,7 +343,11 @@ def segment_layout(
     require(is_rule, "modulus_rule", 'must be "exact" or "power_of_two"', modulus_rule)
     columns, column_levels = _cut(slots, own_levels, subgroups)
     smallest = min(len(column) for column in columns)
-    rule = "must leave two clients or more in each group or subgroup (`allow_small_groups`)"
+    # Even a column that sums by itself ("*") must hide its clients among two or more.
+    rule = (
+        "must leave two clients or more in each group or subgroup "
+        "(`allow_small_groups`)"
+    )
     require(allow_small_groups or smallest >= FEWEST_IN_A_SUM, "groups", rule, smallest)
     matrix = _matrix(scheme, len(columns), hybrid_threshold)
     width = check_integer(dim, "dim", 1)
@@ -346,6 +362,8 @@ def segment_layout(
         fits = largest.modulus <= 2**bits
         require(fits, "modulus_bits", rule, bits, largest.modulus - 1)
         return dataclasses.replace(layout, modulus_bits=bits)
+    # Sums modulo a ring that is no power of two double a residue in uint32
+    # (`plain_row`), which needs R below 2^31.
     most = 2**32 if modulus_rule == "power_of_two" else 2**31 - 1
     rule = "must leave each block a ring below 2**31 (|S| (K - 1) + 1)"
     block = f"{largest.num_levels} levels for {len(largest.members)} clients"
@@ -362,8 +380,11 @@ def graph_and_limits(
     """
     graph = adjacency
     if graph is None:
+        # The complete graph on V0 without loops.
         graph = members[:, None] & members[None, :] & ~np.eye(len(members), dtype=bool)
     if thresholds is None:
+        # More than half of a neighbourhood, the client itself included: two disjoint
+        # halves cannot both rebuild a secret.
         thresholds = np.maximum((graph.sum(axis=1) + 1) // 2 + 1, 2).astype(np.int32)
     return graph, thresholds
 
@@ -371,6 +392,7 @@ def graph_and_limits(
 def _checked_groups(groups: Sequence[Any] | np.ndarray) -> list[tuple[int, ...]]:
     listed = list(groups)
     require(len(listed) > 0, "groups", "must hold at least one group", listed)
+    # Plain numbers are sizes of groups, which take consecutive slots.
     if all(np.ndim(group) == 0 for group in listed):
         sizes = [check_integer(size, "groups", 0) for size in listed]
         ends = np.cumsum(sizes).tolist()
@@ -397,6 +419,8 @@ def _cut(
     counts = check_subgroups(subgroups, len(groups))
     columns, level_of_segment = [], []
     for group, level, count in zip(groups, levels, counts, strict=True):
+        # The subgroups of a group stay neighbours, so the pairs (g, d) are in the order
+        # of the columns; all keep the levels of their group.
         columns += [tuple(part.tolist()) for part in np.array_split(group, count)]
         level_of_segment += [level] * count
     return tuple(columns), tuple(level_of_segment)

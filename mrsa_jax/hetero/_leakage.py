@@ -153,7 +153,7 @@ class SegmentLeakage:
 
     @property
     def first_whole(self) -> int:
-        """Return the first round after which a whole update is exposed, -1 for never."""
+        """Return the first round after which a whole update is exposed, -1 if none."""
         whole = (self.exposure >= 0).all(axis=0)
         return min(self.exposure[:, whole].max(axis=0).tolist(), default=-1)
 
@@ -200,7 +200,10 @@ def segment_participation(
         >>> import mrsa_jax as mj
         >>> layout = mj.hetero.segment_layout("mc", [2, 2, 2], [2, 4, 8], dim=7)
         >>> history = mj.hetero.segment_participation(layout, [[1, 1, 1, 1, 1, 0]])
-        >>> history.participation[0].astype(int).tolist()  # client 4 is left alone, and so lost
+
+        Client 4 would be alone in a block, so it is not summed:
+
+        >>> history.participation[0].astype(int).tolist()
         [[1, 1, 1, 1, 0, 0]]
 
     Source: the sums are HeteroSAg's (Section III); that the server keeps those of all
@@ -219,6 +222,8 @@ def segment_participation(
     nothing: tuple[np.ndarray, ...] = (np.zeros((0, count), np.bool_), none, none, none)
     pieces = [[nothing] for _ in bounds]  # rows, their rounds, blocks and sizes
     plain = np.zeros((len(played), count), np.bool_)
+    # Layouts of different rounds cut updates differently. `bounds` are the common
+    # finest pieces, each of which lies in one segment of every round.
     starts = np.asarray([start for start, _ in bounds])
     for number, round_ in enumerate(played):
         if round_ is None:
@@ -226,9 +231,12 @@ def segment_participation(
         learnt, is_learnt = _learnt(round_, count)
         laid = round_.layout.memberships.sum(axis=1, dtype=np.int32)
         if round_.ok.any() and round_.sends.sum() >= FEWEST_IN_A_SUM:
+            # For comparison, the same round as one sum over whole updates.
             plain[number, round_.clients] = round_.sends
         segment_of = np.asarray([block.segment for block in round_.layout.blocks])
         begins = [start for start, _ in round_.layout.bounds]
+        # The segment of this round that holds each piece: the last that begins at or
+        # before it.
         segments = np.searchsorted(begins, starts, "right") - 1
         for piece, segment in zip(pieces, segments, strict=True):
             chosen = np.flatnonzero(is_learnt & (segment_of == segment))
@@ -270,7 +278,8 @@ def segment_leakage(
     Examples:
         >>> import mrsa_jax as mj
         >>> layout = mj.hetero.segment_layout("sc", [2, 2], [2, 4], dim=4)
-        >>> found = mj.hetero.segment_leakage(mj.hetero.segment_participation(layout, num_rounds=1))
+        >>> history = mj.hetero.segment_participation(layout, num_rounds=1)
+        >>> found = mj.hetero.segment_leakage(history)
         >>> found.strong, found.plain.strong
         (4, 4)
 
@@ -285,6 +294,7 @@ def segment_leakage(
     leakages: dict[Any, SumLeakage] = {}
 
     def judged(matrix: np.ndarray, when: np.ndarray) -> SumLeakage:
+        # Many segments have equal matrices: judge each different one once.
         key = matrix.tobytes(), when.tobytes()
         if key not in leakages:
             leakages[key] = _judge(matrix, when, effort)
@@ -295,12 +305,13 @@ def segment_leakage(
     exposure = np.stack([segment.exposure for segment in segments])
     share = np.zeros((num_rounds, num_clients))
     for weight, first in zip(history.shares, exposure, strict=True):
+        # Exposed from its round on, weighted by the length of the segment.
         share += weight * ((first >= 0) & (first <= everywhere[:, None]))
     return SegmentLeakage(tuple(segments), plain, exposure, share)
 
 
 class _Round(NamedTuple):
-    """A round that was not skipped: layout, clients of the slots, V3, blocks unmasked."""
+    """A round that was not skipped: layout, clients by slot, V3, blocks unmasked."""
 
     layout: SegmentLayout
     clients: np.ndarray
@@ -402,6 +413,7 @@ def _learnt(round_: _Round, num_clients: int) -> tuple[np.ndarray, np.ndarray]:
     """Return the members bool[blocks, N] of each block's sum, and the learnt sums."""
     inside, sends = round_.layout.memberships, round_.sends
     if ((inside & sends).sum(axis=1) == 1).any():
+        # The server excludes clients who would be alone in a block, until no one is.
         sends = admitted(round_.layout.plan, sends)
     inside = inside & sends
     rows = np.zeros((len(inside), num_clients), np.bool_)
@@ -417,13 +429,17 @@ def _judge(matrix: np.ndarray, rounds: np.ndarray, effort: float | None) -> SumL
     one has compiled.
     """
     num_clients = matrix.shape[1]
+    # A fixed shape of at most N rows, the largest rank, so that one compiled program
+    # judges all segments; unused rows stay zero.
     exposed = np.zeros((num_clients, num_clients), np.bool_)
     when = np.zeros(num_clients, np.int32)
     packed = np.packbits(matrix, axis=1)
+    # The first occurrence of each different row, in the order of rounds.
     distinct = np.sort(np.unique(packed, axis=0, return_index=True)[1])
     rank = 0
     if len(distinct):
         ranks = np.asarray(rank_trajectory(matrix[distinct]))
+        # Only rows that raise the rank can expose a client for the first time.
         growing = distinct[np.diff(ranks, prepend=0) > 0]
         rank = len(growing)
         exposed[:rank] = matrix[growing]

@@ -121,7 +121,7 @@ def privacy_report(
     Examples:
         >>> import mrsa_jax as mj
         >>> report = mj.hetero.privacy_report(mj.hetero.segment_matrix("mc", 6))
-        >>> report.groups, report.learned, report.certified  # segments 1, 3, 5 of groups 0, 2, 4
+        >>> report.groups, report.learned, report.certified
         ((0, 2, 4), (1, 3, 5), True)
         >>> layout = mj.hetero.segment_layout("sc", [[0, 1], [2, 3]], [2, 4], 8)
         >>> mj.hetero.privacy_report(layout).two_level_sums  # 2 / 2^4
@@ -140,11 +140,13 @@ def privacy_report(
     if num_groups == 1:
         return PrivacyReport(Fraction(1), Fraction(1), (), (), len(rows))
     search = most_learned(rows, num_groups, steps)
+    # `side` holds the union as bits of groups.
     groups = tuple(group for group in range(num_groups) if search.side >> group & 1)
     inside = set(groups)
     learned = tuple(
         segment
         for segment, blocks in enumerate(rows)
+        # A segment is learnt if no block crosses the border of the union.
         if all(inside.issuperset(block) or inside.isdisjoint(block) for block in blocks)
     )
     level, guaranteed = (
@@ -161,6 +163,8 @@ def _two_level_sums(
         (
             block.segment,
             count,
+            # All codes are at the upper level, or all at the lower: the sum then shows
+            # each one.
             upper**count + (1 - upper) ** count if count > 1 else 1.0,
         )
         for block in layout.blocks
@@ -234,7 +238,7 @@ def scheme_privacy_level(
 
     Examples:
         >>> import mrsa_jax as mj
-        >>> [str(mj.hetero.scheme_privacy_level("hc", 8, threshold)) for threshold in (1, 2, 3, 6)]
+        >>> [str(mj.hetero.scheme_privacy_level("hc", 8, T)) for T in (1, 2, 3, 6)]
         ['1/2', '5/8', '5/8', '1/4']
 
     Source: differs from HeteroSAg, Theorems 1 and 3, (ii) and (iii), and Remark 2:
@@ -243,6 +247,8 @@ def scheme_privacy_level(
     size, threshold = check_scheme(scheme, num_groups, hybrid_threshold)
     if scheme == "sc":
         return Fraction(2, size)
+    # G / p for the smallest prime factor p of G, and 1 for a prime: the most rotations
+    # that keep a proper union of groups, hence the most rows that it learns.
     of_coset = max(
         (size // d for d in range(2, math.isqrt(size) + 1) if size % d == 0), default=1
     )

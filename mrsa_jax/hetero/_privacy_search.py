@@ -1,4 +1,4 @@
-"""Which union of groups learns the most segments.
+"""Search for the union of groups that learns the most segments.
 
 An exact search by two bounds in turns.
 HeteroSAg, Section II-B: a union S of groups gives segment l away iff no block of row l
@@ -62,11 +62,15 @@ def most_learned(rows: Blocks, num_groups: int, budget: int | None = None) -> Fo
     for group, row_sets in enumerate(shared):
         split = 0
         for row_set in row_sets:
+            # Start with single groups: the rows in which one has a mate are split by
+            # it.
             split |= row_set
         best.offer(len(rows) - split.bit_count(), 1 << group)
     searches = (_ByGroup(shared, len(rows), best), _ByRow(blocks, full, best))
     turn, remaining = _FIRST_TURN, budget
     while remaining is None or remaining > 0:
+        # Two searches with one incumbent take turns of doubling length: whichever ends
+        # first has proved the optimum, at a small multiple of its cost alone.
         for search in searches:
             steps = turn if remaining is None else min(turn, remaining)
             for _ in range(steps):
@@ -107,6 +111,8 @@ class _Sides(NamedTuple):
 
     def put(self, group: int, is_inside: bool, shared: list[list[int]]) -> _Sides:
         side, other = self.lost[is_inside], self.lost[not is_inside]
+        # From now on, a free group on the other side would split the rows that it
+        # shares with this one.
         after = [old | new for old, new in zip(other, shared[group], strict=True)]
         lost = (after, side) if is_inside else (side, after)
         free = [another for another in self.free if another != group]
@@ -144,22 +150,27 @@ class _ByGroup:
         return True
 
     def _settle(self, sides: _Sides) -> _Sides | None:
-        """Put a group into its only place and return the rest, or branch and return None."""
+        """Put a group into its only place and return the rest, or branch to None."""
         alive, (lost_outside, lost_inside), free, _ = sides
         chosen, least = free[0], (-1, -1)
         for group in free:
             inside = (alive & ~lost_inside[group]).bit_count()
             outside = (alive & ~lost_outside[group]).bit_count()
+            # Upper bounds on the rows still learnt, with the group on either side.
             low, high = (inside, outside) if inside < outside else (outside, inside)
             if low <= self._best.count:
+                # Neither side can beat the incumbent: cut the branch.
                 if high <= self._best.count:
                     return None
                 return sides.put(group, inside > outside, self._shared)
+            # Branch on the group whose better side is worst: both children are then
+            # small.
             if least == (-1, -1) or (high, low) < least:
                 chosen, least = group, (high, low)
         both = [
             sides.put(chosen, is_inside, self._shared) for is_inside in (False, True)
         ]
+        # The more promising child is last, so it is popped first.
         self._stack += sorted(both, key=lambda after: after.alive.bit_count())
         return None
 
@@ -221,6 +232,8 @@ class _ByRow:
         remaining = len(rows)
         for row in rows:
             blocks = self._blocks[row]
+            # Demanding this row joins all groups into one part: no proper union is
+            # left.
             if _reach(1, part, blocks) == self._full:
                 remaining -= 1
                 if met + len(open_rows) + remaining <= self._best.count:
@@ -241,6 +254,7 @@ def _reach(seed: int, part: list[int], blocks: list[int]) -> int:
     """Return the groups that parts and blocks chain to the group of a bit."""
     reached, ahead = 0, seed
     while ahead:
+        # The lowest set bit: one group at a time.
         bit = ahead & -ahead
         group = bit.bit_length() - 1
         reached |= bit

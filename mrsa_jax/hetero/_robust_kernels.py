@@ -45,6 +45,7 @@ def _mean(values: Array, shares: Array) -> Array:
     """Add up shares [blocks, dim] of values, within the values' range."""
     taken = shares > jnp.float32(0)
     mean = jnp.sum(shares * jnp.where(taken, values, jnp.float32(0)), axis=0)
+    # A mean lies between its values; rounding, or overflow of the sum, may leave them.
     within = jnp.clip(mean, _least(values, taken), -_least(-values, taken))
     return jnp.where(taken.any(axis=0), within, jnp.float32(0))
 
@@ -69,6 +70,8 @@ def coordinate_median_of(values: _Values, weights: _Weights) -> _Combined:
     # order
     up_to = jax.lax.fori_loop(0, values.shape[0], add, jnp.zeros_like(values))
     present = spread > jnp.float32(0)
+    # The total as this loop added it up, not `jnp.sum`: both sides of the comparisons
+    # below then round alike.
     total = jnp.max(jnp.where(present, up_to, jnp.float32(0)), axis=0)
     return _middle(values, up_to, total, total * jnp.float32(rounding), present)
 
@@ -78,6 +81,8 @@ def _middle(
 ) -> Array:
     """Return the median, given the weight of the values up to each; 0 of nobody."""
     twice = jnp.float32(2) * up_to
+    # The lower median has at least half of the weight up to it, the upper one more than
+    # half. They differ only if the half is hit exactly, within the slack.
     low = _least(values, present & (twice >= (total - slack)[None]))
     high = _least(values, present & (twice > (total + slack)[None]))
     # halves of the least numbers vanish: keep the middle between its ends
@@ -113,6 +118,7 @@ def trimmed_mean_of(
         jnp.minimum(below + same, (total - first)[None]),
     )
     slack = total * jnp.float32(rounding)
+    # Stretches no longer than the rounding count as outside of the kept middle.
     inside = jnp.where(stop - start > slack[None], stop - start, jnp.float32(0))
     held = spread / jnp.where(spread > jnp.float32(0), same, jnp.float32(1))
     weight = inside * held
@@ -158,9 +164,12 @@ def geometric_median_of(
             weights * _times_power(length[near] / length, power[near] - power)
         )
         move = jnp.sum(pull[:, None] * apart, axis=0) * (length[near] / force)
+        # A step may leave float32 on the way although its end does not: then add
+        # quarters.
         moved = point + _times_power(move, power[near])
         quarter = jnp.float32(0.25) * point + _times_power(move, power[near] - 2)
         moved = jnp.where(jnp.isfinite(moved), moved, jnp.float32(4) * quarter)
+        # The geometric median lies in the box of the values.
         return jnp.where(force > jnp.float32(0), jnp.clip(moved, low, high), point)
 
     present = jnp.broadcast_to((weights > jnp.float32(0))[:, None], values.shape)
@@ -171,7 +180,7 @@ def geometric_median_of(
 
 
 def _apart(values: Array, point: Array) -> tuple[Array, Array]:
-    """Return values_i - point as rows x_i 2**e_i, with the largest entry near 1 or 0."""
+    """Return values_i - point as rows x_i 2**e_i, their largest entry near 1 or 0."""
     largest = jnp.max(jnp.abs(values - point[None]), axis=1, initial=0.0)
     # a difference outside of float32: that of quarters is not
     is_beyond = jnp.isinf(largest)
@@ -189,6 +198,7 @@ def unit_weights(weights: Float32[Array, " blocks"]) -> Float32[Array, " blocks"
 
 def _exponent(numbers: Array) -> Array:
     """Return floor(log2 x) of positive x, -127 of 0."""
+    # The exponent field of float32; positive numbers have no sign bit to mask.
     return (jax.lax.bitcast_convert_type(numbers, jnp.int32) >> 23) - 127
 
 
@@ -200,6 +210,7 @@ def _times_power(numbers: Array, power: Array) -> Array:
     Infinite above float32, 0 below it.
     """
     power = jnp.clip(power, -252, 254)
+    # One factor of 2^e may be outside of float32 where the product is not.
     half = power // 2
     return numbers * _power(half) * _power(power - half)
 
@@ -218,6 +229,7 @@ def krum_of(
     number = jnp.arange(values.shape[0], dtype=jnp.int32)
     count = jnp.sum(present, dtype=jnp.int32)
     nearest = jnp.maximum(count - num_byzantine - jnp.int32(2), jnp.int32(1))
+    # Krum sums the n - f - 2 nearest distances, at least one and at most all others.
     nearest = jnp.minimum(nearest, count - jnp.int32(1))
 
     def score(row: Array) -> tuple[Array, Array]:
@@ -226,6 +238,7 @@ def krum_of(
         squares, power = _leading(jnp.sum(apart * apart, axis=1), 2 * power)
         place = _places(squares, power, present & (number != row))
         taken = place < nearest
+        # Add squares relative to the largest exponent taken, so that none overflows.
         top = jnp.max(jnp.where(taken, power, jnp.iinfo(jnp.int32).min))
         scaled = _times_power(squares, power - top)
         return _leading(jnp.sum(jnp.where(taken, scaled, jnp.float32(0))), top)
@@ -252,6 +265,7 @@ def _leading(numbers: Array, power: Array) -> tuple[Array, Array]:
 
 def _places(numbers: Array, power: Array, present: Bool[Array, " blocks"]) -> Array:
     """Rank the blocks by x 2**e, earlier ones first among equals, absent ones last."""
+    # The last key is the first criterion: presence, exponent, then mantissa.
     order = jnp.lexsort((numbers, power, ~present))
     number = jnp.arange(numbers.shape[0], dtype=jnp.int32)
     return jnp.zeros_like(number).at[order].set(number)

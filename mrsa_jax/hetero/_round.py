@@ -82,13 +82,14 @@ class SummedRound(NamedTuple):
         alive[3] = outcome.summed
         status = np.asarray(outcome.block_status, np.int32)
         counts = (layout.memberships & outcome.summed).sum(axis=1, dtype=np.int32)
+        # A withheld sum has no clients, whatever the round has.
         counts[status != _OK] = 0
         return cls(alive, np.int32(outcome.status), status, counts)
 
 
 @pytree
 class Cast:
-    """What all segments of a round share: range, random keys, senders and attackers.
+    """Values common to the segments of a round: range, keys, senders, attackers.
 
     Attributes:
         bounds: float32[2], r1 and r2.
@@ -123,6 +124,8 @@ def cast_of(
     byzantine: Any = None,
 ) -> Cast:
     """Draw the keys of a round's rounding, and mark its attackers."""
+    # The longest segment decides how many keys each segment has: their draws are then
+    # of one shape, in whichever span a segment is coded.
     widest = -(-layout.dim // layout.num_segments)
     draws = draw_keys(key, ids, layout.rows.segment, widest)
     if byzantine is None:
@@ -153,25 +156,30 @@ def judge(
 def _judge_complete(
     inside: Bool[Array, "blocks n"], survivors: Bool[Array, "5 n"], thresholds: Any
 ) -> SummedRound:
-    """Decide a round over the complete graph on V0, as `heeded` and `judged` of `secagg`.
+    """Decide a round over the complete graph on V0, as `heeded` and `judged` would.
 
     The messages' own rule is in `protocol/_server`, that of any graph in
     `secagg/_graph_rule`. Of the shares of a client in V0 as many are in a set as V0 has
     clients there; and all who are summed in a block are one component.
     """
+    # V0 to V4: asked, sent keys, sent shares, sent the padded input, answered at the
+    # end.
     members, joined, shared, sent, answered = survivors
 
     def holders(here: Array) -> Array:
-        """Count who in a set holds shares of each client: all of V0, or itself alone."""
+        """Count the holders in a set of each client's shares: V0, or itself alone."""
         return jnp.where(
             members, jnp.sum(members & here, dtype=jnp.int32), here.astype(jnp.int32)
         )
 
     if thresholds is None:
+        # The neighbourhood of a client that was not asked is that client alone.
         neighbourhood = jnp.where(
             members, jnp.sum(members, dtype=jnp.int32), jnp.int32(1)
         )
         thresholds = jnp.maximum(neighbourhood // 2 + 1, jnp.int32(2))
+    # A client sends only if enough clients hold its shares, unless too few had joined
+    # already: then no one can ever rebuild its secrets (`heeded` of `secagg.lists`).
     sent = sent & ((holders(shared) >= thresholds) | (holders(joined) < thresholds))
     # each client who leaves a block may leave another alone
     summed = lax.while_loop(
@@ -179,12 +187,17 @@ def _judge_complete(
         lambda senders: senders & ~_lonely(inside, senders),
         sent,
     )
+    # Only clients who see that the sum is large enough give back their shares.
     answered = answered & summed & (holders(summed) >= thresholds)
     is_held = holders(answered) < thresholds  # whose pads stay on
     counts = jnp.sum(inside & summed[None], axis=1, dtype=jnp.int32)
+    # A block stays padded if a self pad of a client in it, or the pair pads of one who
+    # shared and was lost, cannot be rebuilt.
     is_shut = jnp.any(inside & (is_held & (summed | shared))[None], axis=1)
     too_few = jnp.int32(Status.TOO_FEW_SURVIVORS)
     unreliable = jnp.int32(Status.UNRELIABLE)
+    # The order matters: a block without clients has no sum to unmask, even if it is
+    # shut.
     statuses = jnp.where(is_shut, unreliable, _OK)
     statuses = jnp.where(counts > 0, statuses, too_few)
     status = jnp.where(jnp.any(statuses == unreliable), unreliable, _OK)
@@ -228,6 +241,7 @@ def code_span(
     Rows outside V3 count as zeros.
     """
     codes, counted = _coded(values, start, rows, cast, width)
+    # From [segments, n, w] to one row of coordinates per client.
     return codes.swapaxes(0, 1).reshape(values.shape[0], -1), counted
 
 
@@ -243,7 +257,10 @@ def _coded(
     # likes.
     values, bounds = lax.optimization_barrier((values, cast.bounds))
     count = rows.segment.shape[0]
+    # A span's segments are neighbours of one width: a slice cut into `count` equal
+    # rows.
     part = lax.dynamic_slice_in_dim(values, start, count * width, axis=1)
+    # Updates that are not sent may hold NaN and must not reach the counts or the codes.
     part = jnp.where(cast.sent[:, None], part, jnp.float32(0))
     by_segment = part.reshape(-1, count, width).swapaxes(0, 1)
     code = functools.partial(_code_row, cast=cast, bounds=bounds)
@@ -264,6 +281,7 @@ def _code_row(
     keys = cast.draws[row.segment]
     if byzantine is not None:
         attack = fold(cast.key, int(Stream.ATTACK), _ATTACK + row.segment)
+        # Colluding attackers imitate the honest senders only, so all others are marked.
         unread = cast.attackers | ~cast.sent
         values = byzantine.corrupt_updates(fold(attack, 0), values, unread)
     codes, outside, not_finite = encode_row(
@@ -277,6 +295,7 @@ def _code_row(
         return codes, counted
 
     def strike(codes: Array, ring: Array) -> tuple[Array, None]:
+        # One draw per ring: residues are uniform modulo R, and R differs within a row.
         key = fold(attack, 1, ring & jnp.uint32(2**31 - 1))
         attackers = cast.attackers & (row.modulus_of == ring)
         return byzantine.corrupt_residues(key, codes, ring, attackers), None
@@ -286,6 +305,7 @@ def _code_row(
 
 def _counts_of(rows: SegmentRows, counts: Any) -> Int32[Array, "segments blocks"]:
     """Count the clients that each block of the rows sums, zeros beyond the last."""
+    # Padding blocks have the number one beyond the last, where a 0 is appended.
     return jnp.append(on_device(counts), jnp.int32(0))[rows.number]
 
 
@@ -298,10 +318,10 @@ def sum_span(
     *,
     width: int,
 ) -> tuple[Array, Counted]:
-    """Sum codes without pads: uint32[segments, B, w], zeros where a sum is withheld.
+    """Sum codes without pads: uint32[segments, B, w], zeros for a withheld sum.
 
-    An accelerator need not write the codes to memory. A CPU that codes and sums apart is
-    as fast or, where blocks are few and long, 1.7 times as fast (20 clients in one
+    An accelerator need not write the codes to memory. A CPU that codes and sums apart
+    is as fast or, where blocks are few and long, 1.7 times as fast (20 clients in one
     segment of two groups).
     """
     if is_bound_by_memory():
@@ -334,6 +354,7 @@ def _fused_sums(
 def _plain_sums(
     codes: Array, rows: SegmentRows, is_below: bool, round_: SummedRound
 ) -> Array:
+    # The inverse of the layout of `code_span`.
     by_segment = codes.reshape(codes.shape[0], rows.segment.shape[0], -1)
     return _totals(by_segment.swapaxes(0, 1), rows, is_below, round_)
 
@@ -377,6 +398,7 @@ def table_of(totals: Any, rows: SegmentRows, first: int, counts: Any) -> Array:
 
     Zeros where no block is, or nobody is summed.
     """
+    # Padding blocks read the row of zeros behind the last total.
     place = np.minimum(rows.number - first, len(totals))
     library: Any = jnp if is_traced(totals, counts) else np
     table = library.stack([*totals, library.zeros_like(totals[0])])[place]
@@ -397,6 +419,7 @@ def update_span(
     Zeros unless the round's status is OK. A rule that is a function is called for each
     segment.
     """
+    # A plain Python function may do work that cannot be traced: it runs outside of jit.
     if combine is None or not is_function(combine):
         return _updates(totals, rows, cast, round_, combine)
     averages, counts = _averages(totals, rows, cast, round_)
@@ -421,6 +444,7 @@ def _updates(
         combined = functools.partial(combine_row, combine)
         parts = by_parts(combined, averages, counts)
     parts = jnp.where(round_.status == _OK, parts, jnp.float32(0))
+    # The barrier keeps what uses the update from being fused into its rounding.
     return lax.optimization_barrier(parts.reshape(-1))
 
 
@@ -455,6 +479,7 @@ def _corrupt_averages(
 ) -> Array:
     """Let attackers change the averages of the blocks of a row that they are in."""
     attack = fold(cast.key, int(Stream.ATTACK), _ATTACK + row.segment, 2)
+    # A block that sums nobody has no average to change.
     is_touched = seated(attackers, row.slots).any(axis=1) & (counts > 0)
     numbers = jnp.arange(averages.shape[0], dtype=jnp.int32)
     keys = jax.vmap(lambda block: jax.random.fold_in(attack, block))(numbers)

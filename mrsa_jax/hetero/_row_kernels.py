@@ -59,6 +59,7 @@ def draw_keys(
     For each segment, client and stretch of coordinates.
     """
     parts = jnp.arange(-(-widest // _DRAWS_OF_A_KEY), dtype=jnp.int32)
+    # Client, then segment, then part: a client's draws do not depend on its slot.
     return fold_over(fold_over(fold_over(key, members), segments), parts).swapaxes(0, 1)
 
 
@@ -82,9 +83,13 @@ def encode_row(
     # infinite or NaN where any value is
     is_finite = jnp.isfinite(jnp.max(jnp.abs(values), axis=1))
     clipped = jnp.clip(jnp.where(jnp.isnan(values), lower, values), lower, upper)
+    # Division may round above K - 1 at the upper end of the range.
     scaled = jnp.minimum((clipped - lower) / step, top)
     floor = jnp.floor(scaled)
+    # Round up if a uniform 32-bit word lies below the fraction: integers decide, so
+    # that the bits agree on every device.
     threshold = ((scaled - floor) * jnp.float32(2**32)).astype(jnp.uint32)
+    # All segments draw the same number of words; a shorter one drops the last.
     words = joined_words(keys, min(widest, _DRAWS_OF_A_KEY), widest)
     is_above = words[:, : values.shape[1]] < threshold
     codes = floor.astype(jnp.uint32) + is_above.astype(jnp.uint32)
@@ -105,15 +110,19 @@ def plain_row(
     """
     here = seated(summed, slots) & (counts > 0)[:, None]
     values = jnp.where(here[:, :, None], _of_slots(codes, slots), jnp.uint32(0))
+    # Codes without noise or attack add up to at most R - 1: nothing to reduce.
     if is_below:
         return _sum_of_few(values)
     # halves of 16 bits do not overflow for fewer than 2^16 members
     low = _sum_of_few(values & jnp.uint32(0xFFFF))
     high = _sum_of_few(values >> jnp.uint32(16))
     modulus = jnp.maximum(moduli, jnp.uint32(1))[:, None]
+    # high * 2^16 modulo R by 16 doublings, as uint32 cannot hold the product.
     shifted = high % modulus
     for _ in range(16):  # unrolled: one kernel
         twice = shifted + shifted  # R is at most 2^31
+        # The difference wraps to a large number where twice < R, so the minimum is the
+        # residue.
         shifted = jnp.minimum(twice, twice - modulus)
     total = shifted + low % modulus
     total = jnp.minimum(total, total - modulus)
@@ -136,6 +145,7 @@ def _of_slots(values: Array, slots: Array) -> Array:
 def _sum_of_few(values: UInt32[Array, "blocks members w"]) -> UInt32[Array, "blocks w"]:
     """Add up over members in steps that XLA fuses with the values' computation."""
     blocks, members, width = values.shape
+    # `_FEW` members at most per step, and equally many in each, to pad least.
     steps = -(-members // _FEW)
     few = -(-members // steps)
     padded = jnp.pad(values, ((0, 0), (0, steps * few - members), (0, 0)))
@@ -155,6 +165,7 @@ def _centred(
     # as in `StochasticQuantizer.decode`: an exact integer difference, so nothing
     # cancels
     offset = (totals - (span >> jnp.uint32(1))).astype(jnp.int32).astype(jnp.float32)
+    # `span >> 1` drops the half of an odd span, which is subtracted here.
     odd = (span & jnp.uint32(1)).astype(jnp.float32) * jnp.float32(0.5)
     step = (bounds[1] - bounds[0]) / top.astype(jnp.float32)
     return jnp.where(
@@ -166,6 +177,7 @@ def decode_row(
     totals: _Totals, counts: _Counts, levels: _Counts, bounds: _Bounds
 ) -> Float32[Array, " w"]:
     """Return the mean of one segment over all summed clients; zeros without any."""
+    # Each block is scaled by its own step before the sum: their K differ.
     number = jnp.sum(counts, dtype=jnp.int32)
     centred = jnp.sum(_centred(totals, counts, levels, bounds), axis=0)
     middle = (bounds[0] + bounds[1]) * jnp.float32(0.5)
@@ -240,6 +252,7 @@ def block_noise(
         (block.num_levels, len(block.members), block.modulus) for block in layout.blocks
     }
     for levels, count, modulus in sorted(kinds):
+        # The mask of `noisy_row` is the remainder for powers of two only.
         bits = modulus.bit_length() - 1
         rule = (
             "must have rings of 2**b elements for noise: give `segment_layout` "
@@ -281,7 +294,10 @@ def noisy_row(
     drawn = jnp.zeros(codes.shape, jnp.int32)
     for levels, law in zip(noise.levels, noise.laws, strict=True):
         sample = jax.vmap(lambda key, law=law: law.sample(key, codes.shape[1:]))
+        # Every law is drawn for all clients and chosen by K: levels are data, not
+        # shape.
         drawn = jnp.where((row.levels == levels)[:, None], sample(streams), drawn)
+    # Negative noise wraps modulo 2^32, of which every ring here is a divisor.
     terms = codes + drawn.astype(jnp.uint32)
 
     def count_wraps(slots: Array, present: Array, levels: Array, top: Array) -> Array:
@@ -295,6 +311,7 @@ def noisy_row(
         row.block_levels,
         row.moduli - jnp.uint32(1),
     )
+    # R = 2^b: R - 1 is the mask of b bits; for R = 2^32 it is 0 - 1, all bits.
     residues = terms & (row.modulus_of - jnp.uint32(1))[:, None]
     return residues, jnp.sum(wraps, dtype=jnp.int32)
 
@@ -313,7 +330,7 @@ def totals_about(
     counts: Int32[Array, "segments blocks"],
     rows: SegmentRows,
 ) -> UInt32[Array, "segments blocks w"]:
-    """Lift noisy ring sums to the integers they stand for, as two's complement words."""
+    """Lift noisy ring sums to their integers, as two's complement words."""
     middle = middle_of(counts, jnp.asarray(rows.block_levels))[:, :, None]
     top = (jnp.asarray(rows.moduli) - jnp.uint32(1))[:, :, None]
     return lifted(totals, middle, top)
@@ -331,8 +348,11 @@ def largest_change(
     """
     width = float(quantizer.upper) - float(quantizer.lower)
     tops = layout.rows.levels.astype(np.float64) - 1.0
+    # A little more than a step, for the float32 rounding of the kernel's division.
     steps = width / tops * (1.0 + tops * 2.0**-22)
     lengths = np.asarray([stop - start for start, stop in layout.bounds], np.float64)
+    # Rounding moves each coordinate by less than one step of its segment; the worst
+    # client has the coarsest steps.
     return clip_norm + math.sqrt(float((lengths[:, None] * steps**2).sum(axis=0).max()))
 
 
@@ -362,6 +382,7 @@ def spans_of(layout: SegmentLayout) -> list[Span]:
     size, rest = divmod(layout.dim, layout.num_segments)
     most = at_once("segments", 4 * layout.num_participants * (size + 1))
     spans = []
+    # The `rest` longer segments come first; a span never mixes widths.
     for first, stop, width in ((0, rest, size + 1), (rest, layout.num_segments, size)):
         length = _divisor(stop - first, most)
         for number in range(first, stop, length):
@@ -374,6 +395,7 @@ def spans_of(layout: SegmentLayout) -> list[Span]:
 def plan_of(layout: SegmentLayout, span: Span) -> tuple[SegmentPlan, int]:
     """Return a span's blocks over its own coordinates, and the number of the first."""
     numbers = span.rows.number
+    # Padding has the largest number of all, so it does not disturb the minimum.
     first = int(numbers.min())
     stop = int(numbers[numbers < len(layout.plan)].max()) + 1
     plan = tuple(
@@ -404,8 +426,8 @@ def by_parts(function: Callable[..., Array], *arrays: Any) -> Any:
 def mapped(step: Callable[..., Any], spans: list[Span]) -> list[Any]:
     """Run step(rows, start, width) on all spans, in one loop for those of one shape.
 
-    In the results a leading axis counts the loop's rounds, so that many spans under a trace are few
-    programs.
+    In the results a leading axis counts the loop's rounds, so that many spans under a
+    trace are few programs.
     """
     parts = []
     for (width, _), group in itertools.groupby(

@@ -69,14 +69,22 @@ def segment_matrix(
     matrix = np.full((size, size), ALONE, np.int32)
     if scheme == "sc":
         for group in range(size):
+            # Row g pairs g with its right neighbour. The last row wraps round to the
+            # pair (0, G - 1), whose smallest group is 0: hence the label g mod (G - 1).
             matrix[group, [group, (group + 1) % size]] = group % (size - 1)
         return matrix
+    # For "mc", T = 1: `first_of_chain` is G - 2, so all groups but the last two pair
+    # with every later one, and the last pair falls into the same rule below.
     first_of_chain = size - threshold - 1
     for group in range(size - 1):
         if group < first_of_chain:
             for other in range(group + 1, size):
+                # Pairs of one row have one sum g + h mod G, so no row meets a group
+                # twice.
                 matrix[(group + other - 1) % size, [group, other]] = group
         else:
+            # The last T + 1 groups form a single chain: neighbours only, one pair per
+            # row.
             matrix[(first_of_chain + group) % size, [group, group + 1]] = group
     return matrix
 
@@ -223,6 +231,7 @@ def check_matrix(
     for segment, row in enumerate(values.tolist()):
         for label in sorted(set(row) - {ALONE}):
             members = [group for group, entry in enumerate(row) if entry == label]
+            # A label of one group would be a block by itself, which must be written -1.
             good = members[0] == label and len(members) > 1
             rule = "must label two groups or more of a row by the smallest of them"
             require(good, "matrix", rule, f"label {label} in row {segment}")
@@ -252,6 +261,8 @@ def blocks_of(
     for row in check_matrix(matrix).tolist():
         blocks: dict[int, list[int]] = {}
         for group, label in enumerate(row):
+            # A label is the smallest group of its block, so insertion order is already
+            # by smallest group, and the groups inside ascend.
             blocks.setdefault(group if label == ALONE else label, []).append(group)
         rows.append(tuple(tuple(block) for block in blocks.values()))
     return tuple(rows)

@@ -84,6 +84,8 @@ def quantization_error_bound(
         length = short + (segment < longer)
         for block in blocks:
             clients = sum(sizes[column] for column in block)
+            # Per coordinate and client the variance is at most step^2 / 4, with step
+            # proportional to 1 / (K - 1).
             total += Fraction(length * clients, (own_levels[block[0]] - 1) ** 2)
     low, high = _checked_range(value_range)
     return float((Fraction(high) - Fraction(low)) ** 2 * total / (4 * sum(sizes) ** 2))
@@ -115,7 +117,10 @@ def quantization_error(
     Examples:
         >>> import mrsa_jax as mj
         >>> layout = mj.hetero.segment_layout("groups", [2], [2], dim=2)
-        >>> mj.hetero.quantization_error([[0.5, 0.5], [0.5, 1.0]], layout, (0, 1))  # 3/4 over 4
+
+        Three values in the middle between levels have variance 1/4 each, over n^2 = 4:
+
+        >>> mj.hetero.quantization_error([[0.5, 0.5], [0.5, 1.0]], layout, (0, 1))
         0.1875
 
     Source: HeteroSAg, Appendix A, step (c) of (21), and (4).
@@ -143,10 +148,13 @@ def quantization_error(
             np.float64
         )
         inside = np.clip(values, low, high)
+        # Clipping is a bias: it adds up over clients before it is squared.
         clipped_away[block.start : block.stop] += (inside - values).sum(axis=0)
         step = (high - low) / (block.num_levels - 1)
         scaled = (inside - low) / step
         over = scaled - np.floor(scaled)
+        # Rounding to one of two neighbours with mean x has variance f (1 - f) step^2, f
+        # the distance from the lower one.
         variance += step * step * float((over * (1.0 - over)).sum())
     return (variance + float((clipped_away**2).sum())) / layout.num_participants**2
 

@@ -102,9 +102,14 @@ def tolerated_byzantine(
         ...     mj.hetero.segment_matrix("mc", 5), group_sizes=[4] * 5
         ... ).together
         4
-        >>> chain = mj.hetero.segment_matrix("sc", 4)  # a row has a block of two groups and two
-        >>> [mj.hetero.tolerated_byzantine(chain, weighted=own).anywhere for own in (True, False)]
-        [0, 1]
+
+        A row of a chain of four has a block of two groups and two of one:
+
+        >>> chain = mj.hetero.segment_matrix("sc", 4)
+        >>> mj.hetero.tolerated_byzantine(chain).anywhere
+        0
+        >>> mj.hetero.tolerated_byzantine(chain, weighted=False).anywhere
+        1
 
     Source: HeteroSAg, Section V-A. Differs from the paper, whose n_B <= 0.25 G - 1 is
     exact only where 4 divides G: G = 5 tolerates one attacker (its own Experiment 2),
@@ -122,12 +127,15 @@ def tolerated_byzantine(
     for segment, blocks in enumerate(rows):
         for number, block in enumerate(blocks):
             block_of[segment, list(block)] = number
+            # Unweighted, a block counts 1 if any client of it counts, else 0.
             heavy = sum(int(counts[group]) for group in block)
             table[segment, list(block)] = heavy if weighted else min(heavy, 1)
     heavy_blocks = [
         _block_weights(table[row], block_of[row]) for row in range(len(rows))
     ]
     totals = [sum(weights_of_row) for weights_of_row in heavy_blocks]
+    # A median tolerates strictly less than half of a row's weight, a trimmed mean up to
+    # the trimmed fraction.
     limits = [
         max((total - 1) // 2, 0) if share is None else int(share * total)
         for total in totals
@@ -189,7 +197,7 @@ def _fewest_to_spoil(heaviest_first: list[int], limit: int) -> int:
 
 
 class _Search:
-    """Search the largest set of groups whose blocks stay within the limit in every row."""
+    """Search the largest set of groups whose blocks keep the limit of every row."""
 
     def __init__(
         self,
@@ -230,8 +238,10 @@ class _Search:
     ) -> None:
         if size > self.best:
             self.best, self.groups = size, tuple(chosen)
+        # A block that is spoilt already costs nothing more.
         needs = np.where(hit[self.rows[:, None], self.block_of], 0, self.table)
         candidates = [g for g in candidates if (needs[:, g] <= slack).all()]
+        # Only later candidates follow a chosen one, so each set is tried once.
         for place, group in enumerate(candidates):
             bound = min(self.cap, size + self._bound(candidates[place:], hit, slack))
             if bound <= self.best:
@@ -259,6 +269,8 @@ class _Search:
         free = np.where(hit, gain, 0).sum(axis=1)
         gain = np.where(hit, 0, gain)
         weight = np.maximum(self.block_weight, 1)
+        # A fractional knapsack for each row, best gain per weight first; the least row
+        # bounds the whole.
         order = np.argsort(-(gain / weight), axis=1, kind="stable")
         gain, weight = (
             np.take_along_axis(gain, order, 1),
@@ -266,6 +278,7 @@ class _Search:
         )
         room = slack[:, None] - (np.cumsum(weight, axis=1) - weight)
         taken = np.clip(room / weight, 0.0, 1.0) * gain
+        # 1e-9 against rounding down a whole number; a bound may only be too large.
         return int((free + np.floor(taken.sum(axis=1) + 1e-9)).min())
 
     def _bound_by_pairs(self, candidates: list[int]) -> int:
@@ -279,7 +292,11 @@ class _Search:
         same = same[np.ix_(candidates, candidates)]
         most = -np.sort(-same, axis=1)
         for count in range(1, len(candidates) + 1):
+            # The most shared blocks that `count` groups can have: the `count - 1`
+            # largest entries of each, where every pair is counted twice.
             pairs = np.sort(most[:, : count - 1].sum(axis=1))[::-1][:count].sum() // 2
+            # Inclusion and exclusion: spoilt blocks are at least memberships less
+            # shared pairs.
             if count * len(self.rows) - pairs > self.limits.sum():
                 # not monotone in general: a larger set would contain one of this size
                 return count - 1

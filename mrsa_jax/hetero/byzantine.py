@@ -51,7 +51,7 @@ AverageAttack = Callable[[_Key, _Average, _Touched], _Average]
 
 @pytree
 class Byzantine:
-    """Attackers and their attack (built by `wrong_pads`, `sign_flip`, `collusion`, ...).
+    """Attackers and their attack (from `wrong_pads`, `sign_flip`, `collusion`, ...).
 
     Attacks on several places combine:
     `dataclasses.replace(sign_flip(who), on_residues=...)`.
@@ -242,7 +242,8 @@ def sign_flip(is_byzantine: _Clients, factor: float | int = 1.0) -> Byzantine:
         >>> import jax.numpy as jnp
         >>> byzantine = mj.hetero.byzantine
         >>> updates, who = jnp.ones((2, 1), jnp.float32), jnp.asarray([False, True])
-        >>> byzantine.sign_flip(who, 2).corrupt_updates(jax.random.key(0), updates, who).tolist()
+        >>> attack, key = byzantine.sign_flip(who, 2), jax.random.key(0)
+        >>> attack.corrupt_updates(key, updates, who).tolist()
         [[1.0], [-2.0]]
     """
     number = check_finite(factor, "factor")
@@ -271,7 +272,8 @@ def scaling(is_byzantine: _Clients, factor: float | int = 10.0) -> Byzantine:
         >>> import jax.numpy as jnp
         >>> byzantine = mj.hetero.byzantine
         >>> updates, who = jnp.ones((2, 1), jnp.float32), jnp.asarray([False, True])
-        >>> byzantine.scaling(who, 3).corrupt_updates(jax.random.key(0), updates, who).tolist()
+        >>> attack, key = byzantine.scaling(who, 3), jax.random.key(0)
+        >>> attack.corrupt_updates(key, updates, who).tolist()
         [[1.0], [3.0]]
     """
     number = jnp.float32(check_finite(factor, "factor"))
@@ -302,7 +304,8 @@ def collusion(
         >>> import mrsa_jax as mj
         >>> import jax
         >>> import jax.numpy as jnp
-        >>> updates, who = jnp.asarray([[1.0], [3.0], [7.0]]), jnp.asarray([False, False, True])
+        >>> updates = jnp.asarray([[1.0], [3.0], [7.0]])
+        >>> who = jnp.asarray([False, False, True])
         >>> attack = mj.hetero.byzantine.collusion(who, strength=2)
         >>> attack.corrupt_updates(jax.random.key(0), updates, who).tolist()
         [[1.0], [3.0], [0.0]]
@@ -319,6 +322,7 @@ def collusion(
     )
     number = check_finite(strength, "strength")
     require(number > 0.0, "strength", "must be positive", strength)
+    # mean - z deviations ("little is enough") against -z means ("inner product").
     factors = (1.0, -number) if kind == "little_is_enough" else (-number, 0.0)
     attack = Collusion(jnp.float32(factors[0]), jnp.float32(factors[1]))
     return Byzantine(_checked_clients(is_byzantine), on_updates=attack)
@@ -344,8 +348,9 @@ def gaussian_blocks(is_byzantine: _Clients, std: float | int = 0.1) -> Byzantine
         >>> import jax
         >>> import jax.numpy as jnp
         >>> byzantine = mj.hetero.byzantine
-        >>> attack, average = byzantine.gaussian_blocks([True, False]), jnp.ones(4, jnp.float32)
-        >>> attack.corrupt_average(jax.random.key(0), average, jnp.bool_(False)).tolist()
+        >>> attack = byzantine.gaussian_blocks([True, False])
+        >>> key, average = jax.random.key(0), jnp.ones(4, jnp.float32)
+        >>> attack.corrupt_average(key, average, jnp.bool_(False)).tolist()
         [1.0, 1.0, 1.0, 1.0]
 
     Source: HeteroSAg, Section VI-C, Experiment 2: "a centered Gaussian distribution
@@ -376,9 +381,12 @@ def _uniform_residues(key: Array, shape: tuple[int, ...], modulus: Array) -> Arr
         key, jnp.arange(shape[0], dtype=jnp.uint32)
     )
     words = jax.vmap(lambda key: random_words(key, (2, *shape[1:])))(keys)
+    # U R / 2^64 in 32-bit limbs: the upper word of high R, plus the carry of its lower
+    # word and the upper word of low R.
     high, low = words[:, 0], words[:, 1]
     spread = jnp.broadcast_to(modulus, shape)
     top, middle = multiply_wide(high, spread)
     carried, _ = multiply_wide(low, spread)
     carry = (middle + carried < middle).astype(jnp.uint32)
+    # For R = 2^32, written 0, the residue is the upper word itself.
     return jnp.where(spread == jnp.uint32(0), high, top + carry)

@@ -94,9 +94,10 @@ def segment_costs(
         >>> chains = mj.hetero.segment_layout(
         ...     "mc", [4] * 5, [2] * 5, 100, modulus_rule="power_of_two"
         ... )
-        >>> [int(costs.segment_costs(layout).keystream_words[0]) for layout in (one, chains)]
+        >>> counted = [costs.segment_costs(layout) for layout in (one, chains)]
+        >>> [int(cost.keystream_words[0]) for cost in counted]
         [2000, 720]
-        >>> [int(costs.segment_costs(layout).payload_bits[0]) for layout in (one, chains)]
+        >>> [int(cost.payload_bits[0]) for cost in counted]
         [500, 380]
 
     Source: HeteroSAg, Section VI-A, whose user makes 2 N agreements: N - 1 for channels
@@ -118,6 +119,7 @@ def segment_costs(
         width = block.stop - block.start
         of_pad = width * words_per_residue(block.modulus)
         mates[np.ix_(members, members)] = True
+        # One self pad, and one pad with each of the other members.
         words[members] += of_pad * len(members)
         bits[members] += width * (block.modulus - 1).bit_length()
         plain[members] += width * math.log2(block.num_levels)
@@ -126,6 +128,7 @@ def segment_costs(
         # not
         server_words += of_pad * inside * (1 + len(members) - inside)
     np.fill_diagonal(mates, False)
+    # Pairs of a lost client and a summed one: the server makes their pads again.
     crossing = mates & ~summed[:, None] & summed[None, :]
     return SegmentCosts(
         key_agreements=mates.sum(axis=1) + (number - 1),
@@ -236,8 +239,10 @@ def communication_times(
         ...     )
         ...     for K in (2, 12)
         ... ]
-        >>> [times.plain_round_seconds for times in same], [times.round_seconds for times in same]
-        ([1.0, 4.0], [5.0, 8.0])
+        >>> [times.plain_round_seconds for times in same]
+        [1.0, 4.0]
+        >>> [times.round_seconds for times in same]
+        [5.0, 8.0]
 
     Source: HeteroSAg, Section VI-A (expansion) and VI-B, Experiment 1, whose 4 x is of
     plain bits; on the wire it is 8 / 5, and 2 against blocks of eight clients.

@@ -135,6 +135,7 @@ class Krum:
         """Combine f32[blocks, dim] by f32[blocks] to f32[dim]."""
         checked, checked_weights = _inputs(values, weights)
         count = checked.shape[0]
+        # Below 2 f + 3 blocks, Krum's guarantee does not hold.
         fewest = 2 * self.num_byzantine + 3
         rule = (
             f"must hold 2 f + 3 = {fewest} blocks or more for f = {self.num_byzantine}"
@@ -195,7 +196,10 @@ def coordinate_median(*, weighted: bool = True) -> CoordinateMedian:
         >>> values = [[0.0], [1.0], [9.0]]
         >>> robust.coordinate_median()(values, [1, 1, 1]).tolist()
         [1.0]
-        >>> robust.coordinate_median()(values, [1, 1, 2]).tolist()  # half of the weight at 0 and 1
+
+        With half of the weight at 0 and 1, the median is the middle of 1 and the next:
+
+        >>> robust.coordinate_median()(values, [1, 1, 2]).tolist()
         [5.0]
 
     Source: HeteroSAg, Section V-A; Yin et al., "Byzantine-robust distributed learning"
@@ -273,7 +277,8 @@ def geometric_median(
     Examples:
         >>> import mrsa_jax as mj
         >>> rule = mj.hetero.robust.geometric_median()
-        >>> rule([[0.0, 1.0], [0.0, -1.0], [1.0, 0.0], [-1.0, 0.0]], [1, 1, 1, 1]).tolist()
+        >>> values = [[0.0, 1.0], [0.0, -1.0], [1.0, 0.0], [-1.0, 0.0]]
+        >>> rule(values, [1, 1, 1, 1]).tolist()
         [0.0, 0.0]
 
     Source: Pillutla, Kakade, Harchaoui, "Robust aggregation for federated learning"
@@ -292,9 +297,9 @@ def krum(num_byzantine: int | np.integer, num_selected: int | np.integer = 1) ->
     """Return Krum as a rule, multi-Krum for several selected blocks.
 
     Of n present blocks, the score of each is the sum of its squared distances to its
-    n - f - 2 nearest others; the m blocks of lowest score (the earlier one of equals) are
-    averaged by their weights. Each block counts once in the scores, whose squares may
-    be outside of float32.
+    n - f - 2 nearest others; the m blocks of lowest score (the earlier one of equals)
+    are averaged by their weights. Each block counts once in the scores, whose squares
+    may be outside of float32.
 
     Args:
         num_byzantine: f, at least 0.
@@ -315,7 +320,8 @@ def krum(num_byzantine: int | np.integer, num_selected: int | np.integer = 1) ->
     Examples:
         >>> import mrsa_jax as mj
         >>> values = [[0.0], [0.1], [0.2], [0.3], [50.0]]
-        >>> [round(v, 3) for v in mj.hetero.robust.krum(1, 2)(values, [1, 1, 1, 1, 1]).tolist()]
+        >>> chosen = mj.hetero.robust.krum(1, 2)(values, [1, 1, 1, 1, 1])
+        >>> [round(v, 3) for v in chosen.tolist()]
         [0.15]
 
     Cost: O(blocks^2 d) operations, O(blocks d) memory.

@@ -64,6 +64,7 @@ def conv(inputs: Images, kernel: Kernel, bias: Bias, *, padding: int) -> Outputs
     edges = ((0, 0), (padding, padding), (padding, padding), (0, 0))
     patches = windows(jnp.pad(inputs, edges), side)
     batch, height, width, depth = patches.shape
+    # One product for the whole batch: [places, depth] @ [depth, features].
     outputs = (
         patches.reshape(-1, depth) @ kernel.reshape(depth, features) + bias[None, :]
     )
@@ -76,7 +77,8 @@ def conv_relu(inputs: Images, kernel: Kernel, bias: Bias, *, padding: int) -> Ou
 
     Examples:
         >>> kernel = -jnp.ones((1, 1, 1, 1))
-        >>> float(conv_relu(jnp.ones((1, 2, 2, 1)), kernel, jnp.zeros(1), padding=0).max())
+        >>> images, bias = jnp.ones((1, 2, 2, 1)), jnp.zeros(1)
+        >>> float(conv_relu(images, kernel, bias, padding=0).max())
         0.0
     """
     return jax.nn.relu(conv(inputs, kernel, bias, padding=padding))
@@ -86,7 +88,7 @@ def conv_relu(inputs: Images, kernel: Kernel, bias: Bias, *, padding: int) -> Ou
 def conv_relu_pool(
     inputs: Images, kernel: Kernel, bias: Bias, *, padding: int
 ) -> Outputs:
-    """Return max_pool_2x2(relu(convolution(inputs, kernel) + bias)), stride 1, odd kernel.
+    """Return max_pool_2x2(relu(conv(inputs, kernel) + bias)), stride 1, odd kernel.
 
     Equal to XLA's convolution and `reduce_window` up to float rounding (`conv` says how
     much). Where several places of a window attain the maximum the first takes the

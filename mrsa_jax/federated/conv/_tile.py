@@ -56,12 +56,15 @@ def _patches_of_cells(
     reach = (side + 1) // 2  # cells that a pooling window and its kernels span
     out_height = pooled_size(height, side, padding)
     out_width = pooled_size(width, side, padding)
+    # Windows of `reach` cells at stride 1 give one pooled output each.
     num_rows, num_columns = out_height + reach - 1, out_width + reach - 1
     zero = jnp.zeros((), inputs.dtype)
     edges = [(0, 0, 0), (padding, 2 * num_rows - height - padding, 0)]
     edges += [(padding, 2 * num_columns - width - padding, 0), (0, 0, 0)]
     # a negative edge crops what the pool drops
     padded = jax.lax.pad(inputs, zero, edges)
+    # Space to depth: the 2x2 pixels of a cell become its channels, ordered by row,
+    # column, channel; `_weights_of_cells` keeps the same order.
     cells = padded.reshape(batch, num_rows, 2, num_columns, 2, channels)
     cells = cells.transpose(0, 1, 3, 2, 4, 5).reshape(
         batch, num_rows, num_columns, 4 * channels
@@ -93,6 +96,7 @@ def _windows_backward(reach: int, saved: None, gradient: Array) -> tuple[Array]:
     total = jnp.zeros(
         (batch, height + reach - 1, width + reach - 1, depth), gradient.dtype
     )
+    # In the order of `windows`: the parts lie side by side on the last axis.
     for place in range(reach**2):
         down, right = divmod(place, reach)
         here = (slice(None), slice(down, down + height), slice(right, right + width))
@@ -112,6 +116,8 @@ def _weights_of_cells(
     """Place the kernel at the four offsets of a pooling window, as in the patches."""
     side, _, channels, features = kernel.shape
     reach = (side + 1) // 2
+    # A side grows from 2 r - 1 to 2 r: the kernel starts at pixel 0 or 1 of its cell,
+    # once for each of the four outputs of a pooling window.
     placed = [
         jnp.pad(kernel, ((down, 1 - down), (right, 1 - right), (0, 0), (0, 0)))
         for down in range(2)
@@ -119,6 +125,7 @@ def _weights_of_cells(
     ]
     weights = jnp.stack(placed, axis=3)  # [side + 1, side + 1, channels, 4, features]
     weights = weights.reshape(reach, 2, reach, 2, channels, 4 * features)
+    # Pixels are split into (cell, place in the cell); the places go behind the cells.
     weights = weights.transpose(0, 2, 1, 3, 4, 5)
     return weights.reshape(4 * reach * reach * channels, 4 * features)
 
@@ -159,6 +166,7 @@ def relu_of_largest(places: Sequence[Array], bias: Array) -> tuple[Array, Array]
     best = best + bias.reshape((1,) * (best.ndim - 1) + (-1,))
     is_active = best > 0
     pooled = jnp.where(is_active, best, jnp.zeros((), best.dtype))
+    # 4 marks a window that relu shuts: no place of it has a gradient.
     return pooled, jnp.where(is_active, where, jnp.int8(4))
 
 
@@ -167,6 +175,7 @@ def _backward(
 ) -> tuple[Array, Array, Array]:
     rows, weights, where = saved
     zero = jnp.zeros((), gradient.dtype)
+    # The pooled gradient goes to the largest place alone; the others get zero.
     spread = jnp.concatenate(
         [jnp.where(where == k, gradient, zero) for k in range(4)], axis=1
     )
@@ -218,6 +227,7 @@ def _kernel_gradient(inputs: _Images, outputs: _Outputs, size: int) -> _Kernel:
 
 def _input_gradient(outputs: _Outputs, kernel: _Kernel) -> _Images:
     """Return the inputs X with <patch_conv(inputs, kernel), outputs> = <inputs, X>."""
+    # The adjoint of a correlation: reverse the kernel, swap channels and features.
     return patch_conv(outputs, kernel[::-1, ::-1].swapaxes(2, 3))
 
 
@@ -245,6 +255,7 @@ _kernel_gradient.defvjp(
         _kernel_gradient(inputs, outputs, size),
         (inputs, outputs),
     ),
+    # The map is bilinear: its derivative in one factor is the map of the other two.
     lambda _, saved, kernel: (
         _input_gradient(saved[1], kernel),
         patch_conv(saved[0], kernel),

@@ -61,10 +61,15 @@ def toom_cook(outputs: int, taps: int) -> ToomCook:
         >>> short.output @ ((short.kernel @ g) * (short.data @ d))
         array([ 7., 19.])
     """
+    # The product of polynomials of degree m - 1 and r - 1 is fixed by m + r - 1 values:
+    # at these points, and at infinity (its leading coefficient). The transpose of that
+    # product is the correlation y_i = sum_k g_k d_(i+k).
     points = _POINTS[: outputs + taps - 2]
+    # Denominators of Lagrange's interpolation.
     norms = [math.prod(a - b for b in points if b != a) for a in points]
     unit, zero = Fraction(1), Fraction(0)
     output = [
+        # Evaluation at the points; infinity sees the highest power alone.
         [a**i for a in points] + [unit if i == outputs - 1 else zero]
         for i in range(outputs)
     ]
@@ -73,9 +78,13 @@ def toom_cook(outputs: int, taps: int) -> ToomCook:
         for a, norm in zip(points, norms, strict=True)
     ]
     kernel.append([zero] * (taps - 1) + [unit])
+    # Numerators of Lagrange: the polynomial that vanishes at all other points, and for
+    # infinity the one that vanishes at all of them.
     data = [[*_with_roots([b for b in points if b != a]), zero] for a in points]
     data.append(_with_roots(list(points)))
     for weights, values in zip(kernel, data, strict=True):
+        # Balance both transforms of a product by a power of 2, which rounds nothing:
+        # their largest entries become about equal.
         ratio = max(map(abs, values)) / max(map(abs, weights))
         scale = Fraction(2) ** round(math.log2(ratio) / 2)
         weights[:] = [scale * weight for weight in weights]
@@ -148,6 +157,7 @@ def _tiling(image_shape: Sequence[int], side: int, padding: int) -> _Tiling:
     spare = 2 * padding - side + 1
     # a tile's inputs reach into the next one only: at least side - 1 outputs
     outputs = 2 if side == 3 and min(height, width) + spare <= 2 else 4
+    # Tiles cover the outputs; the last of a row or column may reach beyond them.
     down, right = (-(-(length + spare) // outputs) for length in (height, width))
     return _Tiling(side, padding, height, width, outputs, down, right)
 
@@ -175,6 +185,8 @@ def _along_rows(matrix: np.ndarray, values: Array) -> Array:
 def _along_columns(matrix: np.ndarray, values: Array) -> Array:
     """Multiply along the second axis."""
     rows, columns = values.shape[:2]
+    # The same matrix for each row, as a batched product, so that no axis has to be
+    # moved.
     repeated = jnp.broadcast_to(jnp.asarray(matrix, jnp.float32), (rows, *matrix.shape))
     flat = jax.lax.batch_matmul(repeated, values.reshape(rows, columns, -1))
     return flat.reshape(rows, len(matrix), *values.shape[2:])
@@ -191,6 +203,8 @@ def _input_tiles(
     m, down, right = tiling.outputs, tiling.down, tiling.right
     # [m, m, batch, down + 1, right + 1, channels]
     cells = _cells(inputs, m, down + 1, right + 1, tiling.padding)
+    # A tile needs m + r - 1 rows: all m of one cell, and the first r - 1 of the cell
+    # below. Both transforms act on one axis at a time.
     once = _along_rows(
         data, jnp.concatenate([cells[:, :, :, :-1], cells[:more, :, :, 1:]])
     )
@@ -203,6 +217,7 @@ def _input_tiles_transposed(tiles: Array, tiling: _Tiling) -> Array:
     """Return the gradient of the inputs of `_input_tiles`."""
     n, back = tiling.products, tiling.matrices.data.T
     tiles = tiles.reshape(n, n, -1, tiling.down, tiling.right, tiles.shape[-1])
+    # Transposes in reverse order: columns first, then rows.
     columns = _along_columns(back, tiles)
     once = _overlapped([columns[:, k] for k in range(n)], tiling.outputs, axis=3)
     rows = _along_rows(back, jnp.stack(once, axis=1))
@@ -214,6 +229,8 @@ def _overlapped(parts: Sequence[Array], m: int, axis: int) -> list[Array]:
     """Add what reaches into the next tile to that tile."""
     results = []
     for k in range(m):
+        # Part k + m of a tile lies on place k of the next tile. A tile more along the
+        # axis holds what reaches beyond the last.
         first = _shifted(parts[k], axis, 0)
         results.append(
             first + _shifted(parts[k + m], axis, 1) if k + m < len(parts) else first
@@ -236,6 +253,7 @@ def _cells(values: Array, cell: int, down: int, right: int, pad: int = 0) -> Arr
         (pad, cell * right - width - pad, 0),
     ]
     padded = jax.lax.pad(values, jnp.zeros((), values.dtype), [*edges, (0, 0, 0)])
+    # [cell, cell, batch, down, right, depth]: the transforms act on the leading axes.
     return padded.reshape(batch, down, cell, right, cell, depth).transpose(
         2, 4, 0, 1, 3, 5
     )
@@ -254,6 +272,7 @@ def _kernel_transform(
     kernel: Array, tiling: _Tiling
 ) -> Float32[Array, "products channels features"]:
     side, _, channels, features = kernel.shape
+    # Kernels are small: one Kronecker product transforms rows and columns at once.
     both = np.kron(tiling.matrices.kernel, tiling.matrices.kernel)
     flat = kernel.reshape(side * side, channels * features)
     return (jnp.asarray(both, jnp.float32) @ flat).reshape(-1, channels, features)
@@ -295,6 +314,8 @@ def _convolved(inputs: Array, weights: Array, tiling: _Tiling) -> Array:
     over blank borders.
     """
     outputs = _tile_outputs(_input_tiles(inputs, tiling) @ weights, tiling)
+    # The rounding of the transforms leaks into outputs whose receptive field is all
+    # zero (padding, blank borders): those are set to exact zero.
     seen = (inputs != 0).any(axis=-1, keepdims=True)
     edges = (
         (0, 0),
@@ -304,6 +325,7 @@ def _convolved(inputs: Array, weights: Array, tiling: _Tiling) -> Array:
     )
     seen = jnp.pad(seen, edges)
     height, width = tiling.output_shape
+    # A dilation by the kernel's square, along one axis after the other.
     rows = functools.reduce(
         jnp.logical_or, [seen[:, k : k + height] for k in range(tiling.side)]
     )
@@ -333,7 +355,11 @@ def _pull_back(
     tiles_gradient: Array, inputs: Array, weights: Array, tiling: _Tiling
 ) -> tuple[Array, Array]:
     """Return the gradients of the inputs and of the transformed kernel."""
+    # Made again from the inputs: cheaper than to keep tiles (m + r - 1)^2 / m^2 times
+    # as large.
     tiles = _input_tiles(inputs, tiling)
+    # One batched product per place in the tile: contract over tiles for the kernel,
+    # over features for the inputs.
     by_tile = (((1,), (1,)), ((0,), (0,)))
     by_feature = (((2,), (2,)), ((0,), (0,)))
     weights_gradient = jax.lax.dot_general(tiles, tiles_gradient, by_tile)
@@ -348,8 +374,11 @@ def _in_chunks(batch: int, weights: Array, tiling: _Tiling) -> tuple[int, int]:
     """
     products, channels, features = weights.shape
     sample = 4 * products * tiling.down * tiling.right * (channels + features)
+    # As many samples as stay in cache, but enough for their tiles to outweigh the
+    # weights, which are read again for every chunk (4 bytes each, as in `sample`).
     most = max(at_once("tiles", sample), 4 * math.prod(weights.shape) // sample)
     chunks = -(-batch // most)
+    # Chunks of equal size, so that the padding is least.
     return chunks, -(-batch // chunks)
 
 
@@ -381,7 +410,7 @@ def _backward_in_chunks(
     weights: Array,
     tiling: _Tiling,
 ) -> tuple[Array, Array, Array]:
-    """Return gradients of the inputs, the kernel and the bias, adding the latter two up."""
+    """Return gradients of the inputs, and the added ones of kernel and bias."""
     batch = batched[0].shape[0]
     chunks, size = _in_chunks(batch, weights, tiling)
 
@@ -423,6 +452,7 @@ def _forward(
         results: tuple[Array, ...] = (outputs + bias[None, None, None, :],)
         if is_pooled:
             m, _, tiles, features = outputs.shape
+            # m is even, so every pooling window lies within one tile.
             windows = outputs.reshape(m // 2, 2, m // 2, 2, tiles, features)
             places = [windows[:, place // 2, :, place % 2] for place in range(4)]
             results = relu_of_largest(places, bias)

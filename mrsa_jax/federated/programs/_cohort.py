@@ -140,7 +140,9 @@ def cohort_updates(
 
     def one(slot: Array, is_present: Array) -> Array:
         member = members[slot]
+        # By client, not by slot: the order of slots changes no draw.
         own_key = jax.random.fold_in(training_key, member)
+        # An absent client has no samples, so no step is taken for it.
         size = jnp.where(is_present, client_data.sizes[member], jnp.int32(0))
         state = None if states is None else (states.shared, states.own[member])
         arguments = own_key, parameters, client_data, member, size, state
@@ -170,7 +172,9 @@ def side_by_side(
     if is_grouped:
         order = by_size(present, sizes)
     updates = mapped(of_slot, order, present[order], width)
+    # The argsort of a permutation is its inverse: back to the order of slots.
     updates = updates[jnp.argsort(order)] if is_grouped else updates
+    # Absent slots hold whatever the loop left there.
     updates = jnp.where(present[:, None], updates, jnp.float32(0))
     return updates, are_finite(updates)
 
@@ -212,6 +216,8 @@ def in_buckets(client_data: ClientData, trainer: Any) -> ClientData:
     clients, columns = indices.shape
     is_taken = hasattr(trainer, "update_from_pool")
     batch = getattr(trainer, "batch_size", columns) if is_taken else columns
+    # If a batch holds all columns, more of them would change the batch, hence the
+    # rounding.
     more = bucket(columns) - columns if batch < columns else 0
     spare = (0, bucket(clients) - clients)
     if is_traced(client_data) or (more, spare[1]) == (0, 0):
@@ -238,6 +244,7 @@ def by_size(
     the same time.
     """
     order = jnp.argsort(-jnp.where(present, sizes, jnp.int32(0)))
+    # Slot j of the sorted order goes to device j mod D: reshape, then transpose.
     return order.reshape(-1, num_devices).T.ravel().astype(jnp.int32)
 
 
@@ -247,6 +254,7 @@ def mapped(of_client: Any, members: Array, present: Array, width: int) -> Array:
     turns = -(-num_members // width)
     if turns <= 1:
         return jax.vmap(of_client)(members, present)
+    # The same number of turns by the smallest width: the fewest empty slots.
     width = -(-num_members // turns)
     spare = turns * width - num_members  # empty slots at the end: no samples, no steps
     padded = jnp.pad(members, (0, spare)), jnp.pad(present, (0, spare))
@@ -268,8 +276,11 @@ def shuffled(
     epochs = jnp.arange(num_epochs, dtype=jnp.int32)
     keys = jax.vmap(lambda epoch: jax.random.fold_in(key, epoch))(epochs)
     words = jax.vmap(lambda k: random_words(k, (num_slots,)))(keys)
+    # Padding sorts last. A real word may also be the largest one, but the sort is
+    # stable and real slots come first.
     words = jnp.where(slots[None, :] < size, words, jnp.uint32(0xFFFFFFFF))
     order = jnp.argsort(words, axis=1, stable=True).astype(jnp.int32)
+    # Slots behind the samples repeat the first sample; their gradients are masked.
     order = jnp.where(slots[None, :] < size, order, jnp.int32(0))
     spare = -num_slots % batch_size  # a last batch may reach behind the samples
     return jnp.pad(order, ((0, 0), (0, spare)))
@@ -314,7 +325,7 @@ def held_where_gathered(tree: Any, mesh: Mesh | None) -> Any:
 def sharded(
     *arguments: Any, mesh: Mesh, width: int | None
 ) -> tuple[Array, Array, Array, Array]:
-    """Return updates by place, the finite ones, the rounding key and each slot's place."""
+    """Return updates by place, which are finite, the rounding key and slots' places."""
 
     def of_one_device(*arguments: Any) -> tuple[Array, Array]:
         updates, is_finite, _ = cohort_updates(*arguments, width=width)
@@ -349,6 +360,7 @@ def trained_cohort(
         return cohort_updates(*arguments, width=width)
     everywhere = sharded(*replicated(arguments, mesh), mesh=mesh, width=width)
     updates, is_finite, rounding_key, place = gathered(everywhere, mesh)
+    # Without the slots that were padded to a multiple of the devices.
     place = place[: len(arguments[-1])]
     return updates[place], is_finite[place], rounding_key
 

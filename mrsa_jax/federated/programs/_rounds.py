@@ -196,6 +196,8 @@ def aggregated(
         extras["weights"] = round_.weights
     if round_.assignment_key is not None:
         extras["assignment_key"] = round_.assignment_key
+    # A stateful client sends [update, change of the shared state, new own state]. The
+    # first two are summed; the last stays with the client and is cut off here.
     sent, states = trained.updates, carried.states
     if states is not None:
         dim = carried.parameters.shape[0]
@@ -214,12 +216,15 @@ def aggregated(
     update = out.update
     if states is not None:
         update, change = _cut(update, dim)
+        # The mean holds the update first, then the change of the shared state.
         states = _kept(states, change, states_sent, round_.members, summed & is_ok)
     before = carried.parameters, carried.server
     parameters, server_state, is_model_finite = server_step(
         server.update, *before, update, is_ok
     )
     left_out = getattr(out, "failed_uploads", None)
+    # An aggregator that excludes failed uploads reports them; any other sums them, and
+    # the round has diverged.
     failed, can_continue = _failed_uploads(left_out, trained.is_finite, round_.sends)
     is_finite = (can_continue, is_model_finite)
     sums = None
@@ -259,6 +264,7 @@ def _kept(
     """
     num_clients = states.own.shape[0]
     count = jnp.sum(summed, dtype=jnp.int32)
+    # SCAFFOLD: c moves by |S| / N of the mean change over the S summed clients.
     moved = states.shared + change * (count.astype(jnp.float32) / num_clients)
     places = jnp.where(summed, members, num_clients)  # one beyond the last is dropped
     shared = jnp.where(count > 0, moved, states.shared)
@@ -290,6 +296,7 @@ def _failed_uploads(
     """
     if left_out is None:
         return jnp.zeros_like(sends), jnp.all(is_finite | ~sends)
+    # With failed uploads excluded, one finite update is enough to continue.
     return left_out, jnp.any(is_finite & sends) | ~jnp.any(sends)
 
 
@@ -325,10 +332,12 @@ def _where_run(
         )
         after, report = aggregated(*inputs, fixed.coordinates)
         is_finite = functools.reduce(jnp.logical_and, map(jnp.all, report.is_finite))
+        # A round that diverged is the last: the scan passes over all later ones.
         after = after._replace(is_sound=after.is_sound & is_finite)
         return after, report._replace(is_run=jnp.bool_(True), is_finite=is_finite)
 
     def idle(carried: Carried, round_: Round) -> tuple[Carried, Report]:
+        # Both branches must report the same types: an idle round reports zeros.
         shapes = jax.eval_shape(run, carried, round_)[1]
         return carried, jax.tree.map(
             lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes
@@ -379,9 +388,12 @@ def runs_program(
             fixed, carried, trained, round_ = run
             return _where_run(fixed, trained, server, keep, carried, round_)
 
+        # Aggregation run by run, `tile` at once: it needs several arrays as large as a
+        # cohort.
         finished: Any = map_tiles(one, (of_runs, carried, trained, round_), tile)
         return finished
 
+    # Carried values are stacked by run; rounds by round and then by run.
     after, reports = jax.lax.scan(step, _stacked(carried), _stacked(rounds, 1))
     each = (
         jax.tree.map(lambda leaf, at=at: leaf[at], after) for at in range(len(fixed))
@@ -408,7 +420,9 @@ def _trained(
         trainers = jax.vmap(trainer_at)(trainers, round_.factor)
     run_of = jnp.repeat(jnp.arange(num_runs, dtype=jnp.int32), num_slots)
     members = round_.members.reshape(-1)
+    # The pool lists all runs' clients: a run's client i is its row first + i.
     rows = members + first_rows[run_of]
+    # Slots of runs that are over train nothing.
     present = round_.sends & (round_.is_run & carried.is_sound)[:, None]
     present = present.reshape(-1)
     each = jax.vmap(round_key, in_axes=(0, 0, None))
@@ -417,6 +431,7 @@ def _trained(
     def one(slot: Array, is_present: Array) -> Array:
         run = run_of[slot]
         trainer: Any = jax.tree.map(lambda leaf: leaf[run], trainers)
+        # The key of the client in its own run, not of the row: as when trained alone.
         key = jax.random.fold_in(keys[run], members[slot])
         size = jnp.where(is_present, data.sizes[rows[slot]], jnp.int32(0))
         start, state = carried.parameters[run], None
