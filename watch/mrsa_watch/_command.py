@@ -1,4 +1,4 @@
-"""`mrsa-watch record | watch | gate | check | preflight`: what a server needs, without JAX."""
+"""`mrsa-watch record | watch | gate | check | preflight`: commands without JAX."""
 
 from __future__ import annotations
 
@@ -358,7 +358,7 @@ def _gate(chosen: Any) -> int:
 
 
 def _cohort(question: Any, where: str) -> Any:
-    """Return the clients of a question, as a mapping to their weights where it has some."""
+    """Return the clients of a question, mapped to their weights if it has some."""
     from mrsa_watch.logs import client_text
 
     if isinstance(question, list):

@@ -116,7 +116,7 @@ class Tail:
         self._stream.close()
 
     def lines(self) -> Iterator[bytes]:
-        """Yield the lines that have become complete since the last call, with their ends.
+        """Yield the lines completed since the last call, with their ends.
 
         Raises:
             ConfigurationError: If the file became shorter, was replaced or changed in
@@ -154,7 +154,7 @@ class Tail:
         return tail
 
     def _check_same(self) -> None:
-        """Raise unless the file at the path is still the one that is read, and only grew."""
+        """Raise unless the path still leads to the file being read, grown only."""
         file = self._stream.fileno()
         opened = os.fstat(file)
         try:

@@ -1,4 +1,4 @@
-"""Whom to leave out of a cohort so that its sum may be learnt: as few as can be found in time."""
+"""Clients to leave out of a cohort so that its sum may be learnt, as few as found."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Kernels and leverages of a growing history: who is exposed, and how well others are hidden.
+"""Kernels and leverages of a growing history: exposed clients and hidden ones.
 
 What it cannot distinguish are random vectors of its kernel modulo a large prime. With S
 as many clients (pivots) as there are independent rows P, B = P[:, S] invertible and A
@@ -90,7 +90,7 @@ class Kernel:
         return np.asarray(residues, np.uint64)
 
     def seen(self, row: Row, vectors: np.ndarray | None = None) -> np.ndarray:
-        """Return the row's products with kernel vectors: all 0 where it depends on the others."""
+        """Return the row's products with kernel vectors: all 0 if dependent."""
         entries = (self.vectors if vectors is None else vectors)[:, row.places]
         if row.weights is not None:
             entries = self._times(entries, self.residues(row))
@@ -255,7 +255,7 @@ class Leverages:
         self._rank = 0
 
     def is_accurate(self, rest: Rest | None) -> bool:
-        """Return whether floats know the leverages, with those of a rest, to nine digits."""
+        """Return whether floats know the leverages, with a rest, to nine digits."""
         last = 0.0 if rest is None else rest.growth**2
         rank = self._rank + (rest is not None)
         # sums of `rank` products, in rows of which `rank` are of length 1; not where
@@ -344,5 +344,5 @@ def _lengths(vectors: np.ndarray) -> np.ndarray:
 
 
 def _growth(combined: np.ndarray, length: float) -> float:
-    """Return the length of a combination of rows, the last of them once, per length of its sum."""
+    """Return the length of a combination with the last row once, per its sum's."""
     return min(float(np.sqrt(1 + combined @ combined) / max(length, 1e-150)), 1e150)

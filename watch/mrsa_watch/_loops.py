@@ -1,4 +1,4 @@
-"""Compiled loops over a growing history, of residues as `_vectors` keeps them and of floats.
+"""Compiled loops over a growing history, of residues (`_vectors`) and of floats.
 
 Sums run in one
 fixed order, so that a history that is read again gives the same floats to the last bit.
@@ -22,7 +22,7 @@ _high = compiled(_vectors._high)
 
 @compiled
 def times(a, b, prime, inverse):
-    """Return a b / 2**64 modulo an odd prime below 2**63, `inverse` being 1 / prime mod 2**64."""
+    """Return a b / 2**64 modulo an odd prime < 2**63; `inverse` is of it mod 2**64."""
     high = _high(a, b)
     # a b and (a b / prime mod 2**64) prime agree in their lower words, so the
     # difference of the upper ones is exact
@@ -99,7 +99,7 @@ def ratios(top, bottom, one, prime, inverse):
 
 @compiled
 def inner(starts, held, clients, values, rank, vectors):
-    """Return the rows' products with vectors `[clients, vectors]`, as `[rows, vectors]`."""
+    """Return products of rows with vectors `[clients, vectors]`: `[rows, vectors]`."""
     products = np.zeros((rank, vectors.shape[1]))
     for j in range(rank):
         for k in range(starts[j], starts[j + 1]):
@@ -111,7 +111,7 @@ def inner(starts, held, clients, values, rank, vectors):
 
 @compiled
 def spread(starts, held, clients, values, factors, vectors):
-    """Subtract the rows times factors `[rows, vectors]` from vectors `[clients, vectors]`."""
+    """Subtract rows times factors `[rows, vectors]` from `[clients, vectors]`."""
     for j in range(factors.shape[0]):
         for k in range(starts[j], starts[j + 1]):
             value = 1.0 if held[j] < 0 else values[held[j] + k - starts[j]]
@@ -121,7 +121,7 @@ def spread(starts, held, clients, values, factors, vectors):
 
 @compiled
 def solve_lower(lower, right):
-    """Solve with a lower triangular matrix `[size, size]`, instead of `right` `[size, many]`."""
+    """Solve with a lower triangular `[size, size]`, into `right` `[size, many]`."""
     for j in range(right.shape[0]):
         for k in range(j):
             factor = lower[j, k]

@@ -1,4 +1,4 @@
-"""Writes a participation log while its system runs, so that a crash costs no line it confirmed."""
+"""Writes a participation log so that a crash costs no line that it confirmed."""
 
 from __future__ import annotations
 

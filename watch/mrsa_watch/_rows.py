@@ -1,4 +1,4 @@
-"""The independent rows of a growing history, sparse, and the classes of clients alike in them."""
+"""The independent rows of a growing history, sparse, and classes of like clients."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Row(NamedTuple):
         return row._replace(weights=tuple(integers[k] // common for k in order))
 
     def picked(self, at: np.ndarray) -> Row | None:
-        """Return the row of some of its clients, as if alone; None if there are none."""
+        """Return the row of some of its clients, as if alone; None if empty."""
         if not len(at):
             return None
         weights = self.weights

@@ -29,7 +29,7 @@ def _high(a: Any, b: Any) -> Any:
 
 
 def times(a: Any, b: Any, prime: np.uint64, inverse: np.uint64) -> Any:
-    """Return a b / 2**64 modulo an odd prime below 2**63, `inverse` being 1 / prime mod 2**64."""
+    """Return a b / 2**64 modulo an odd prime < 2**63; `inverse` is of it mod 2**64."""
     with np.errstate(over="ignore"):
         high = _high(a, b)
         # the lower words of both products agree: the upper ones differ by the residue
@@ -74,7 +74,7 @@ def class_sums(
     prime: np.uint64,
     inverse: np.uint64,
 ) -> Words:
-    """Return the sums of kernel vectors over classes of clients, `[vectors, classes]`."""
+    """Return sums of kernel vectors over classes of clients, `[vectors, classes]`."""
     # halves of words, so that no sum overflows
     halves = np.zeros((2, len(vectors), count), np.uint64)
     for sums, part in zip(halves, (vectors & _LOW, vectors >> _HALF), strict=True):
@@ -114,7 +114,7 @@ def lightest(
 
 
 def loops() -> Any:
-    """Return the module of loops over a history: of numba where it is installed, else this one."""
+    """Return the module of loops over a history: numba's if installed, else this."""
     try:
         from mrsa_watch import _loops
     except ImportError:
@@ -143,7 +143,7 @@ def grow(
 def ratios(
     top: Words, bottom: Words, one: np.uint64, prime: np.uint64, inverse: np.uint64
 ) -> Words:
-    """Do what `_loops.ratios` does: products of pairs, of pairs of pairs ... share one inverse."""
+    """Do as `_loops.ratios`: products of pairs, then of those, share one inverse."""
     is_zero = bottom == _ZERO
     levels = [np.where(is_zero, one, bottom)]
     while len(levels[-1]) > 1:

@@ -1,4 +1,4 @@
-"""Watches a participation log: what it leaks after each sum, as lines that are kept once each.
+"""Watches a participation log: the leaks after each sum, in lines kept once each.
 
 The log is the only state: a restart reads it from its first line, by the same steps,
 and gets the same values to the last digit.
@@ -64,7 +64,7 @@ class Watched:
     drifting: tuple[Drifting, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
-        """Return it as plain values for JSON; clients who were exposed before are only counted."""
+        """Return plain values for JSON; clients exposed before are only counted."""
         line = self.line
         state = self.state
         content: dict[str, Any] = {
@@ -276,7 +276,7 @@ def to_metrics(watched: Watched, log: str) -> str:
 
 
 class Kept:
-    """Lines of a file that has one for each sum, however often it was begun again; a context.
+    """Lines of a file with one per sum, however often it was begun; a context.
 
     Lines that are there already must be the same; a torn last one is taken away.
     Another process that keeps lines in the file is an error at once.
@@ -334,7 +334,7 @@ class Kept:
 
 
 def _lines(path: pathlib.Path, poll_seconds: float | None) -> Iterator[bytes]:
-    """Follow a file after a look at its kind, and another one where it came only now."""
+    """Follow a file after a look at its kind, also if it came only now."""
     _check_kind(path, must_be_there=poll_seconds is None)
     for number, line in enumerate(follow(path, poll_seconds=poll_seconds)):
         if not number:
@@ -369,7 +369,7 @@ def print_sums(
     warn: Callable[[str], None],
     goes_on: Callable[[], bool] = lambda: True,
 ) -> bool:
-    """Print a line for each learnt sum of a log, and return whether a requirement did not hold.
+    """Print a line per learnt sum of a log; return if a requirement did not hold.
 
     Args:
         file: The log.

@@ -35,17 +35,17 @@ class MrsaError(Exception):
 
 
 class ConfigurationError(MrsaError, ValueError):
-    """An argument or a setting breaks a rule; the message names argument, rule and value."""
+    """An argument or a setting breaks a rule, which the message names with it."""
 
 
 class _FileError(MrsaError, OSError):
     def __str__(self) -> str:
-        """Return the message (an `OSError` of other arguments prints a number before it)."""
+        """Return the message; an `OSError` of other arguments prints a number."""
         return str(self.args[0]) if self.args else ""
 
 
 class DataNotFoundError(_FileError, FileNotFoundError):
-    """A data set is not where it was looked for; the message says where and how to get it."""
+    """A data set is not where it was looked for; the message says how to get it."""
 
 
 class OutputExistsError(_FileError, FileExistsError):
@@ -138,7 +138,7 @@ def require_methods(value: Any, argument: str, *names: str) -> None:
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """Return a sentence that names the closest of `known` and lists them, all but those of many.
+    """Return a sentence with the closest of `known` and a list, all but those of many.
 
     Examples:
         >>> nearest("unifrom", ["uniform", "weighted"])
@@ -153,7 +153,7 @@ def nearest(name: str, known: Iterable[str]) -> str:
 
 
 def shortened(value: Any) -> str:
-    """Return a value as a message shows it: as Python writes it, cut where it is long."""
+    """Return a value as a message shows it: as in Python, cut where it is long."""
     try:
         text = repr(value)
     except (RecursionError, ValueError):  # too deep, or an integer of too many digits
@@ -173,7 +173,7 @@ def is_integer(value: Any) -> bool:
 
 
 def is_number(value: Any) -> bool:
-    """Return whether a value is one real number, an array of shape () included, and no bool."""
+    """Return whether a value is one real number and no bool; shape () counts."""
     kind = getattr(getattr(value, "dtype", None), "kind", None)
     if kind is not None:
         return kind in ("f", "i", "u") and getattr(value, "ndim", 0) == 0
@@ -236,7 +236,7 @@ def check_count(
 
 
 def check_size(value: Any, argument: str) -> int:
-    """Return a positive integer that 32 bits hold, such as a number of clients or rounds."""
+    """Return a positive integer that fits 32 bits, such as a number of clients."""
     size = check_integer(value, argument, 1)
     require(size < 2**31, argument, "must be below 2**31", value)
     return size
@@ -319,7 +319,7 @@ def check_inside(value: Any, argument: str) -> float:
 
 
 def check_blind(depends_on_data: Any, argument: str, *received: Any) -> None:
-    """Raise unless a scheme declares that it does not use data: else no epsilon describes it.
+    """Raise unless a scheme declares that it uses no data: else it has no epsilon.
 
     The epsilons of sums with noise assume that their members are public. If clients'
     data decide which clients take part, the participation itself reveals something

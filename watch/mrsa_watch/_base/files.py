@@ -1,4 +1,4 @@
-"""Paths that users write, and files that are written as a whole, wherever their path leads."""
+"""Paths that users write, and files written as a whole, wherever their path leads."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def user_path(path: str | os.PathLike[str], argument: str = "path") -> pathlib.P
 
 
 def write_whole(path: pathlib.Path, text: str, argument: str = "out") -> None:
-    """Write a text file, so that whoever reads it meanwhile reads the old one or the new one.
+    """Write a text file so that readers meanwhile get the old one or the new one.
 
     A link stays, and the file behind it is written. A device or a pipe is written into,
     and never replaced.

@@ -1,4 +1,4 @@
-"""Clients of Flower's SecAgg+ that unmask whole blocks only, whatever the server asks."""
+"""Clients of Flower's SecAgg+ that unmask whole blocks only, as any server asks.
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class RefusedError(MrsaError, ValueError):
 def whole_blocks(
     blocks: Mapping[int, Hashable], colluders: int = 0
 ) -> Callable[[Message, Context, Next], Message]:
-    """Return a mod that refuses rounds which could part a block; put it before `secaggplus_mod`.
+    """Return a mod that refuses rounds which part a block, for before `secaggplus_mod`.
 
     The blocks must be fixed and known to every client before the training, and not be
     chosen by the server. A client then sends its update only if the shares of all its
