@@ -406,7 +406,8 @@ _START = (
     "cryptography.hazmat.primitives.asymmetric.x25519", "dask.array", "flax.linen",
     "jax.experimental.pallas.mosaic_gpu", "jax.experimental.pallas.triton", "jinja2",
     "matplotlib.figure", "matplotlib.pyplot", "numba",
-    "optax", "pandas", "pyarrow.parquet", "scipy.optimize", "scipy.stats", "tyro", "xarray",
+    "optax", "pandas", "pyarrow.parquet", "scipy.optimize", "scipy.stats", "tyro",
+    "xarray",
 )  # fmt: skip
 
 

@@ -55,8 +55,8 @@ def follow(
         >>> import pathlib, tempfile
         >>> path = pathlib.Path(tempfile.mkdtemp(), "log.jsonl")
         >>> _ = path.write_bytes(b"one\ntwo\nthr")
-        >>> list(follow(path, poll_seconds=None)), list(follow(path, start=4, poll_seconds=None))
-        ([b'one\n', b'two\n'], [b'two\n'])
+        >>> [list(follow(path, start=k, poll_seconds=None)) for k in (0, 4)]
+        [[b'one\n', b'two\n'], [b'two\n']]
     """
     start = check_integer(start, "start", 0)
     if poll_seconds is not None:

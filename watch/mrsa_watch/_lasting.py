@@ -32,7 +32,8 @@ class Lasting:
     Examples:
         >>> lasting = Lasting(0.5)
         >>> lasting.add(["anna", "bob"], [1.0, 1.0])
-        >>> lasting.worst()[1], round(lasting.worst()[0], 6)  # two clients, and noise of two more
+        >>> size, client = lasting.worst()
+        >>> client, round(size, 6)  # two clients, and noise of two more
         ('anna', 4.0)
     """
 

@@ -74,7 +74,10 @@ class Register:
         try:
             return self._by_likeness.new(names)
         except AlikeError as error:
-            rule = f"must name each client in one way; {error.name!r} may be {error.other!r}"
+            rule = (
+                "must name each client in one way; "
+                f"{error.name!r} may be {error.other!r}"
+            )
             rule += f", which has a place in {self.path}"
             raise ConfigurationError(f"`name` {rule}") from error
 

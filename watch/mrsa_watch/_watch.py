@@ -33,7 +33,8 @@ class Drifting(NamedTuple):
     """The leakage of updates that drift.
 
     Attributes:
-        name: `"update"`, of one round, or `"lasting"`: what lasts of a client's updates.
+        name: `"update"`, of one round, or `"lasting"`: the lasting part of a client's
+            updates.
         worst: The worst hidden one.
         words: The sentence on it.
     """
@@ -217,17 +218,18 @@ _HELP = {
     "weak_t_lower": "weak T is at least this",
     "weak_t_upper": "weak T is at most this",
     "strong_t": "clients in the smallest set that always moves together",
-    "hidden_among": "size of a single sum that would hide the worst client equally well; "
-    "absent if not known",
+    "hidden_among": "size of a single sum that would hide the worst client equally "
+    "well; absent if not known",
     "last_round": "round of the last sum",
     "breaches": "requirements that do not hold, or are not known to",
-    "update_hidden_among": "size of a single sum that would hide the worst update of one "
-    "round equally well, if clients are alike and updates drift as set; absent if not "
+    "update_hidden_among": "size of a single sum that would hide the worst update of "
+    "one round equally well, if clients are alike and updates drift as set; absent if not "
     "known",
-    "lasting_hidden_among": "size of a single sum that would hide what lasts of the worst "
-    "client's updates equally well, if clients are alike and the share set never "
+    "lasting_hidden_among": "size of a single sum that would hide what lasts of the "
+    "worst client's updates equally well, if clients are alike and the share set never "
     "changes; absent if not known",
-    "parts": "parts of the vector, of which the worst is reported; absent without parts",
+    "parts": "parts of the vector, of which the worst is reported; "
+    "absent without parts",
 }
 
 
@@ -243,7 +245,8 @@ def to_metrics(watched: Watched, log: str) -> str:
         >>> gate = Gate(fail_below=4)
         >>> _ = gate.add(["anna", "bob", "cleo"])
         >>> import mrsa_watch.logs as logs
-        >>> line = logs.SumLine(0, 7, 0, "learnt", ("anna",), None, None, {}, None, None, 2)
+        >>> rest = None, None, {}, None, None, 2
+        >>> line = logs.SumLine(0, 7, 0, "learnt", ("anna",), *rest)
         >>> watched = Watched(line, gate.state, (), gate.state.breaches, "secagg")
         >>> print(to_metrics(watched, "log.jsonl").splitlines()[-5])
         mrsa_watch_last_round{log="log.jsonl"} 7

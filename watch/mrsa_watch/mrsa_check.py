@@ -53,8 +53,8 @@ from typing import Any
 REALS = "over the real numbers"
 KNOWN_RANGE = (
     "This is over the real numbers. Values known to be whole numbers of a small range, "
-    "such as bits or votes, may follow from sums that expose no client. A sum of n bits "
-    "that is 0 or n reveals all of them."
+    "such as bits or votes, may follow from sums that expose no client. A sum of n "
+    "bits that is 0 or n reveals all of them."
 )
 FORMAT = "mrsa-jax certificate"
 VERSION = 1
@@ -665,7 +665,10 @@ class Checker:
             f"its parts of the vector are {listed(sorted(names)) or 'none'}",
         )
         how = json.dumps(reading)
-        agree = f"of the log as it is read; if you agree to that, add --reading {shlex.quote(how)}"
+        agree = (
+            "of the log as it is read; "
+            f"if you agree to that, add --reading {shlex.quote(how)}"
+        )
         for each in parts or [self]:
             self.spend(len(entries) * bool(parts))
             of_part = {
@@ -893,7 +896,10 @@ class Checker:
             rest = sum(squares) - squares[k]
         need(rest > 0 and (value - self.sizes[k]) * rest <= square, "less is shown")
         self.among[k] = max(value, self.among[k])
-        return f"hidden among at least {value}: {', '.join(self.names[i] for i in clients)}"
+        return (
+            f"hidden among at least {value}: "
+            f"{', '.join(self.names[i] for i in clients)}"
+        )
 
     def follows(
         self, what: str, sign: str, value: Any, names: Any, others: Any

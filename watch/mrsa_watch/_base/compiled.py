@@ -7,9 +7,9 @@ starts without numba.
 
 numba compiles a loop again for every type that it meets. Where int64 meets uint64,
 products turn signed and comparisons are made in float64: residues of 61 bits lose their
-last digits in silence. A loop in which uint64 meets signed integers, or a float unasked,
-does not compile here, and none is loaded that was compiled without this check, or with
-other loops or constants than today's.
+last digits in silence. A loop in which uint64 meets signed integers, or a float
+unasked, does not compile here, and none is loaded that was compiled without this check,
+or with other loops or constants than today's.
 """
 
 from __future__ import annotations

@@ -351,8 +351,9 @@ def check_blind(depends_on_data: Any, argument: str, *received: Any) -> None:
     require(not depends_on_data, argument, rule, *received)
 
 
-# A hint to install names the requirement, never this package: a requirement is installed
-# in the same way with a wheel, with a clone, and if no registry has the package's name.
+# A hint to install names the requirement, never this package: a requirement is
+# installed in the same way with a wheel, with a clone, and if no registry has the
+# package's name.
 
 _TFDS = "tensorflow-datasets>=4.9.10 importlib_resources>=6"
 EXTRAS = {

@@ -222,9 +222,11 @@ def number(value: Any, digits: int = 4) -> str:
     """Return a number as tables show it: whole, with few digits, or "-" for none.
 
     Examples:
-        >>> [number(value) for value in (0.30000001, 12.0, 1234567, 0.000123456, 2e-9, -0.0)]
+        >>> values = 0.30000001, 12.0, 1234567, 0.000123456, 2e-9, -0.0
+        >>> [number(value) for value in values]
         ['0.3', '12', '1,234,567', '0.0001235', '2e-9', '0']
-        >>> [number(value) for value in (float("nan"), float("-inf"), 98765.4321, 1.5e20)]
+        >>> values = float("nan"), float("-inf"), 98765.4321, 1.5e20
+        >>> [number(value) for value in values]
         ['-', '-inf', '98,765', '1.5e20']
     """
     if value is None or value != value:
@@ -258,8 +260,8 @@ def hidden_words(size: float | None) -> str:
     None and nan are values that floats cannot decide.
 
     Examples:
-        >>> hidden_words(1.0), hidden_words(12.0), hidden_words(1.0004), hidden_words(2.7441)
-        ('1', '12.00', '1.0004', '2.74')
+        >>> [hidden_words(size) for size in (1.0, 12.0, 1.0004, 2.7441)]
+        ['1', '12.00', '1.0004', '2.74']
         >>> hidden_words(1.0 + 2**-52), hidden_words(10001.0)
         ('just above 1', '10,001')
     """
@@ -324,7 +326,10 @@ def _row(row: Sequence[Any], width: int) -> str:
         return f'<tr><th colspan="{width}" style="{style}">{tidy(row[0])}</th></tr>'
     name, *values = row
     cells = "".join(f'<td style="{_CELL}">{tidy(cell)}</td>' for cell in values)
-    return f'<tr><th scope="row" style="{_CELL};font-weight:normal">{tidy(name)}</th>{cells}</tr>'
+    return (
+        f'<tr><th scope="row" style="{_CELL};font-weight:normal">'
+        f"{tidy(name)}</th>{cells}</tr>"
+    )
 
 
 def card(

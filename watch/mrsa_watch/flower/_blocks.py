@@ -1,4 +1,4 @@
-"""Clients of Flower's SecAgg+ that unmask whole blocks only, as any server asks.
+"""Clients of Flower's SecAgg+ that unmask whole blocks only, for any server."""
 
 from __future__ import annotations
 

@@ -41,8 +41,8 @@ def client_text(client: Any, argument: str = "clients") -> str:
 
     Examples:
         >>> import numpy as np
-        >>> client_text("anna"), client_text(7), client_text(np.int64(7)), client_text(7.0)
-        ('anna', '7', '7', '7')
+        >>> [client_text(name) for name in ("anna", 7, np.int64(7), 7.0)]
+        ['anna', '7', '7', '7']
         >>> client_text("null")
         Traceback (most recent call last):
         ...
@@ -179,8 +179,10 @@ def likeness(name: Any) -> Any:
         (True, True)
         >>> likeness("10.0.0.7:5001") == likeness("ipv4:10.0.0.7:5002")
         True
-        >>> likeness("site-1") == likeness("site-11"), likeness("node:1") == likeness("node:2")
-        (False, False)
+        >>> likeness("site-1") == likeness("site-11")
+        False
+        >>> likeness("node:1") == likeness("node:2")
+        False
     """
     if not isinstance(name, str):
         number = number_of(name)

@@ -137,9 +137,11 @@ class LineParser:
 
     Examples:
         >>> parser = LineParser("log.jsonl")
-        >>> parser.feed(b'{"format": "mrsa-jax participation log", "version": 1, "system": "my", '
-        ...             b'"aggregation": "secagg+", "pseudonyms": null, "run": 0}\n')
-        >>> line = parser.feed(b'{"round": 7, "clients": ["anna", "bob"], "weights": [1, "1/3"]}')
+        >>> parser.feed(b'{"format": "mrsa-jax participation log", "version": 1, '
+        ...             b'"system": "my", "aggregation": "secagg+", '
+        ...             b'"pseudonyms": null, "run": 0}\n')
+        >>> line = parser.feed(b'{"round": 7, "clients": ["anna", "bob"], '
+        ...                    b'"weights": [1, "1/3"]}')
         >>> line.key, line.clients, line.weights
         ((0, 7, 0), ('anna', 'bob'), (Fraction(1, 1), Fraction(1, 3)))
     """
@@ -257,8 +259,8 @@ class LineParser:
             if header.pseudonyms != first.pseudonyms:
                 fault(
                     where,
-                    f"pseudonyms of the salt of line {first.line} ({first.pseudonyms}): "
-                    "with another, clients would count twice",
+                    f"pseudonyms of the salt of line {first.line} "
+                    f"({first.pseudonyms}): with another, clients would count twice",
                     str(header.pseudonyms),
                 )
             if header.run <= last.run:

@@ -434,6 +434,7 @@ def _check_repeats(
     fault(
         locate(second),
         "each client once in a round (--sum-columns COLUMN tells its sums apart, "
-        "--restarts new where it begins anew; of a row that is there twice one must go)",
+        "--restarts new where it begins anew; "
+        "of a row that is there twice one must go)",
         f"client {client!r} in round {label!r} again, first in {locate(first)}",
     )

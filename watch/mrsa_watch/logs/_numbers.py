@@ -129,8 +129,8 @@ def exact_value(value: Any) -> Fraction | None:
     None of what is no finite number, and of bools.
 
     Examples:
-        >>> exact_value(0.5), exact_value(-3), exact_value(True), exact_value(float("nan"))
-        (Fraction(1, 2), Fraction(-3, 1), None, None)
+        >>> [exact_value(value) for value in (0.5, -3, True, float("nan"))]
+        [Fraction(1, 2), Fraction(-3, 1), None, None]
     """
     if isinstance(value, bool) or not isinstance(value, numbers.Real | decimal.Decimal):
         return None

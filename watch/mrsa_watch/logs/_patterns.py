@@ -170,7 +170,8 @@ def says_no_client(text: str) -> bool:
     """Return whether the words of a name mean a role, a total or a heading.
 
     Examples:
-        >>> [says_no_client(text) for text in ("Server", "grand total", "rank0", "anna", "c1")]
+        >>> texts = "Server", "grand total", "rank0", "anna", "c1"
+        >>> [says_no_client(text) for text in texts]
         [True, True, True, False, False]
     """
     words = _words_of(text)
@@ -202,7 +203,8 @@ def is_rounded(name: Any) -> bool:
     """Return whether a number may stand for several integers: its last digits are lost.
 
     Examples:
-        >>> [is_rounded(name) for name in ("1.58E+18", "7.000e+00", 2.0**53, "12e4", "17")]
+        >>> names = "1.58E+18", "7.000e+00", 2.0**53, "12e4", "17"
+        >>> [is_rounded(name) for name in names]
         [True, False, True, True, False]
     """
     if isinstance(name, float):

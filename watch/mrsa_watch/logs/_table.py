@@ -100,8 +100,8 @@ class ParticipationLog:
         Examples:
             >>> from mrsa_watch.logs import ParticipationLog
             >>> import numpy as np
-            >>> log = ParticipationLog(np.eye(3, dtype=bool), (1, 2, 3), ("a", "b", "c"),
-            ...                        parts=("low", None, "high"))
+            >>> sums, parts = np.eye(3, dtype=bool), ("low", None, "high")
+            >>> log = ParticipationLog(sums, (1, 2, 3), ("a", "b", "c"), parts=parts)
             >>> {part: (own.rounds, own.clients) for part, own in log.by_part().items()}
             {'low': ((1, 2), ('a', 'b')), 'high': ((2, 3), ('b', 'c'))}
         """

@@ -103,7 +103,10 @@ def wide_columns(table: Table, rule: str = RULE) -> Wide:
 def _check_odd(names: Sequence[str], table: Table, rule: str) -> None:
     """Refuse columns of possible non-clients, or of identifiers of several."""
     odd = _odd(names, table.options)
-    expected = f"{rule} (--ignore-columns leaves one out; --odd-names keep takes all as clients)"
+    expected = (
+        f"{rule} (--ignore-columns leaves one out; "
+        "--odd-names keep takes all as clients)"
+    )
     if odd.rounded:
         doubt = f"{examples(odd.rounded)}, {NOT_WHOLE}"
         refuse(table, table.head, expected, doubt, odd_names="keep")
