@@ -129,6 +129,7 @@ class Tail:
             chunk = self._stream.read(_CHUNK_BYTES)
             if not chunk:
                 return
+            # compared at the next look, to notice a change in what was read
             self._before = (self._before + chunk)[-_TAIL_BYTES:]
             # a line may span chunks: its pieces are joined once it is whole
             *ends, rest = chunk.split(b"\n")

@@ -379,6 +379,7 @@ class Gate:
             if line.status == "learnt":
                 weights = None if line.weights is None else list(line.weights)
                 cohort = Cohort(list(line.clients), weights, {})
+                # the caller may have added this sum before its line was read
                 if not log.was_added(cohort, line.part):
                     self._take(cohort, line.part)
             last = f"{line.run}:{line.round}" if line.run else line.round
@@ -473,6 +474,7 @@ class Gate:
         histories = [judged.history for judged, _ in pairs]
         all_figures = [figures for _, figures in pairs]
         written = self._clients.given
+        # a dict keeps the order of exposure, and each client once
         exposed = dict.fromkeys(self._state.exposed)
         for history, figures in zip(histories, all_figures, strict=True):
             places = np.flatnonzero(figures.exposed)

@@ -123,6 +123,7 @@ class History:
         # clients
         bounds = [len(row.places), *self._differences(row, rest)]
         self._upper = min(bounds) if self._upper is None else min(self._upper, *bounds)
+        # Hadamard: a minor is at most the product of the lengths of its rows
         self._minor_bits += row.bits + 1e-6
         self.classes = self.classes.split(row)
         self._leverages.take(rest)
@@ -169,6 +170,7 @@ class History:
         is_plain = self._rows.held[: self.rank] < 0
         if row.weights is not None or not is_plain.any():
             return []
+        # clients in exactly one of two rows: both sizes less twice the overlap
         sizes = len(row.places) + np.diff(self._rows.starts[: self.rank + 1])
         return [int((sizes - 2 * rest.overlaps)[is_plain].min())]
 
@@ -211,6 +213,7 @@ class History:
             values += rest.shares()[: len(exposed)]
         hidden = np.full(len(exposed), np.inf)
         np.divide(1.0, values, out=hidden, where=values > 0)
+        # rounding must not show a client as exposed who is not
         hidden = np.maximum(hidden, _ABOVE)
         hidden[exposed] = 1.0
         return hidden

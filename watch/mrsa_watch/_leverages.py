@@ -63,6 +63,7 @@ class Kernel:
         self.inverse = np.uint64(pow(prime, -1, _WORD))
         self.one = np.uint64(_WORD % prime)
         self.vectors = np.zeros((VECTORS, 0), np.uint64)
+        # drawn from the system: no one can choose a history that these vectors miss
         self._rng = np.random.default_rng(secrets.randbits(128))
         self._rank = 0
         self._solver = np.zeros((0, 0), np.uint64)
@@ -86,6 +87,7 @@ class Kernel:
         """Return a row's weights as residues; none where all are 1."""
         if row.weights is None:
             return np.zeros(0, np.uint64)
+        # times 2**64, the form in which products take no division
         residues = [weight * _WORD % self.value for weight in row.weights]
         return np.asarray(residues, np.uint64)
 
@@ -115,6 +117,7 @@ class Kernel:
         corner = (entry - int(self._total(self._times(by_row, right)))) % self.value
         if corner == 0:
             return None
+        # most rows lack the client, and their columns of the inverse need no product
         used = np.flatnonzero(right)
         solver = self._solver[: self._rank, used]
         by_column = self._total(self._times(solver, right[used]), axis=1)
@@ -331,6 +334,7 @@ class Leverages:
         rank = self._rank
         self._lower = grown(self._lower, rank + 1, rank + 1)
         self._lower[rank, :rank] = rest.along
+        # never 0, as the solves divide by it
         self._lower[rank, rank] = max(rest.length, 1e-300)
         self._rank = rank + 1
         self.values = self.values + rest.shares()
@@ -345,4 +349,5 @@ def _lengths(vectors: np.ndarray) -> np.ndarray:
 
 def _growth(combined: np.ndarray, length: float) -> float:
     """Return the length of a combination with the last row once, per its sum's."""
+    # the last row has the factor 1; the bounds keep the square of the result finite
     return min(float(np.sqrt(1 + combined @ combined) / max(length, 1e-150)), 1e150)

@@ -32,6 +32,7 @@ def times(a, b, prime, inverse):
 
 @compiled
 def _plus(a, b, prime):
+    # both are below 2**63, so that their sum does not wrap
     total = a + b
     return total - prime if total >= prime else total
 
@@ -64,6 +65,7 @@ def grow(solver, rank, by_row, by_column, unit, prime, inverse):
         for j in range(rank):
             step = times(factor, by_row[j], prime, inverse)
             solver[k, j] = _plus(solver[k, j], step, prime)
+        # a residue with the other sign; that of 0 is 0 and not the prime
         solver[k, rank] = prime - factor if factor else factor
     for j in range(rank):
         factor = times(by_row[j], unit, prime, inverse)
@@ -80,6 +82,7 @@ def ratios(top, bottom, one, prime, inverse):
     """
     before = np.empty(top.shape[0], np.uint64)
     running = one
+    # before[k] is the product of the bottoms before k, zeros left aside
     for k in range(top.shape[0]):
         before[k] = running
         if bottom[k] != _ZERO:
@@ -103,6 +106,7 @@ def inner(starts, held, clients, values, rank, vectors):
     products = np.zeros((rank, vectors.shape[1]))
     for j in range(rank):
         for k in range(starts[j], starts[j + 1]):
+            # rows without weights store none: all their entries are 1
             value = 1.0 if held[j] < 0 else values[held[j] + k - starts[j]]
             for a in range(vectors.shape[1]):
                 products[j, a] += value * vectors[clients[k], a]
@@ -134,6 +138,7 @@ def solve_lower(lower, right):
 @compiled
 def solve_upper(lower, right):
     """Solve with the transpose of a lower triangular matrix, instead of `right`."""
+    # from the last row up: a column of the transpose is a row of `lower`
     for j in range(right.shape[0] - 1, -1, -1):
         for a in range(right.shape[1]):
             right[j, a] /= lower[j, j]

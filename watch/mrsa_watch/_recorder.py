@@ -111,6 +111,7 @@ class HeldFile:
             with contextlib.suppress(FileNotFoundError, NotADirectoryError):
                 now = self._path.stat()
         if now is None or not os.path.samestat(opened, now):
+            # no name leads to the file any more: it lasts as long as it is open
             if not opened.st_nlink:
                 self._refuse(
                     "it was deleted or replaced; until this process ends, its lines "
@@ -140,6 +141,7 @@ class HeldFile:
             with writing(self._path, "path"):
                 rest = data
                 while rest:
+                    # a write may take only a part of the bytes
                     count = os.write(self._file, rest)
                     if not count:
                         raise OSError(errno.EIO, "nothing more is taken")
@@ -376,6 +378,7 @@ class Recorder:
         check_known(status, "status", STATUSES, "a known status")
         members = _listed(clients, "clients")
         inside = self._names(members, "clients")
+        # sorted, so that the line does not show in which order clients came
         order = sorted(range(len(inside)), key=inside.__getitem__)
         fields: dict[str, Any] = {
             "round": check_integer(round, "round", 0),

@@ -166,6 +166,7 @@ class _Part:
         """Add a row to the factor, an entry to each known update, and new updates."""
         P = self._rows[: row + 1, : len(self._names)]
         lags = np.arange(row, -1, -1, dtype=float)
+        # R between this row and each one so far; 1 for the row itself
         kernel = np.where(lags == 0, 1.0, self._share * self._memory**lags)
         # the further row of L is (y, pivot), with L y = head
         head = (P[:row] @ P[row]) * kernel[:row]

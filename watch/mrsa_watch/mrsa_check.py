@@ -251,6 +251,7 @@ def alike_client(name: str) -> Any:
 
 def latin(name: str) -> str:
     """Return a name in the Latin letters it looks like, without invisible marks."""
+    # UTF-8 that was read in another encoding is turned back
     for encoding in ("cp1252", "latin-1"):
         with contextlib.suppress(UnicodeError):
             name = name.encode(encoding).decode()
@@ -844,6 +845,7 @@ class Checker:
         if not all(any(vector) for _, vector in points):
             return False
         sizes = itertools.accumulate(size for size, _ in points[:4])
+        # the most points that a set within the limit may have; 4 stands for more
         few = sum(size <= limit for size in sizes)
         plane: list[tuple[int, ...]] = []
         is_plane = few == 3 and all(vector[0] for _, vector in points)

@@ -48,6 +48,7 @@ def write_whole(path: pathlib.Path, text: str, argument: str = "out") -> None:
     """
     content = text.encode("utf-8", "backslashreplace")
     with writing(path, argument):
+        # else a link would be replaced, and the file behind it stay old
         target = pathlib.Path(os.path.realpath(path))
         if target.exists() and not stat.S_ISREG(target.stat().st_mode):
             _write_into(target, content)
@@ -67,6 +68,7 @@ def _replace(target: pathlib.Path, content: bytes) -> None:
         part.write_bytes(content)
         if target.exists():
             part.chmod(stat.S_IMODE(target.stat().st_mode))
+        # atomic: readers get the old content or the new
         part.replace(target)
     finally:
         part.unlink(missing_ok=True)

@@ -70,12 +70,14 @@ def is_prime(number: int) -> bool:
     if number < 2 or any(number % base == 0 for base in _BASES):
         return number in _BASES
     rest = number - 1
+    # number - 1 is 2**twos times an odd number
     twos = (rest & -rest).bit_length() - 1
     # four suffice below 3,215,031,751
     for base in _BASES if number >> 31 else _BASES[:4]:
         value = pow(base, rest >> twos, number)
         if value in (1, rest):
             continue
+        # modulo a prime, 1 has no square roots but 1 and -1
         for _ in range(twos - 1):
             value = value * value % number
             if value == rest:

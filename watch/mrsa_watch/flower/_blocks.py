@@ -65,6 +65,7 @@ def whole_blocks(
     is_table = isinstance(blocks, Mapping) and len(blocks) > 0
     require(is_table, "blocks", "must name the block of every node", blocks)
     block_of = dict(blocks)
+    # any two sets of this many clients share one that is no colluder
     least = (len(block_of) + check_integer(colluders, "colluders", 0)) // 2 + 1
     members: dict[Hashable, set[int]] = {}
     for node, block in block_of.items():

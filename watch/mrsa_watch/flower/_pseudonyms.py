@@ -67,6 +67,7 @@ def _kept_secret(path: pathlib.Path) -> bytes:
         try:
             with open(handle, "wb") as file:
                 file.write(secrets.token_bytes(_SECRET_BYTES))
+            # a link never replaces a file: of several processes, the first one wins
             with contextlib.suppress(FileExistsError):
                 os.link(draft, path)
         finally:

@@ -116,7 +116,7 @@ def read_parquet(path: pathlib.Path, options: Layout) -> ParticipationLog:
 
 @contextlib.contextmanager
 def _decoding(name: str, expected: str) -> Iterator[None]:
-    """Name the file where a decoder fails, with whichever error of its own."""
+    """Name the file where a decoder fails, as it may raise any error on a broken one."""
     try:
         yield
     except ConfigurationError:
