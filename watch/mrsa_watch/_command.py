@@ -152,8 +152,8 @@ _WATCH = (
     (
         "--share",
         _REAL,
-        "fraction of an update's variance that lasts (%(default)s); below 1, what lasts "
-        "is reported and compared as well",
+        "fraction of an update's variance that lasts (%(default)s); below 1, what "
+        "lasts is reported and compared as well",
         "A",
         1.0,
     ),
@@ -233,7 +233,8 @@ def _parser() -> argparse.ArgumentParser:
             "which weights and part may be absent; clients may map each name to its "
             "weight. Each line of output states whether their sum is allowed too, "
             "which clients to exclude, how many of them the log knows, and its last "
-            "round. The log is read on before each answer. Exit status 3 if one was refused.",
+            "round. The log is read on before each answer. Exit status 3 if one was "
+            "refused.",
         ),
         (
             _gate,

@@ -442,7 +442,7 @@ class Recorder:
         return names
 
     def _read(self) -> bytes:
-        """Read the log, and return the bytes that end a last line that was cut short."""
+        """Read the log, and return the bytes to end a last line that was cut short."""
         for _ in self._parser.sums(self._file.lines(MOST_LINE_BYTES + 2)):
             pass
         if not self._parser.is_unfinished:

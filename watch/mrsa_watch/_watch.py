@@ -223,8 +223,8 @@ _HELP = {
     "last_round": "round of the last sum",
     "breaches": "requirements that do not hold, or are not known to",
     "update_hidden_among": "size of a single sum that would hide the worst update of "
-    "one round equally well, if clients are alike and updates drift as set; absent if not "
-    "known",
+    "one round equally well, if clients are alike and updates drift as set; absent if "
+    "not known",
     "lasting_hidden_among": "size of a single sum that would hide what lasts of the "
     "worst client's updates equally well, if clients are alike and the share set never "
     "changes; absent if not known",

@@ -101,8 +101,8 @@ CLIENT = "client|cid|user|node|participant|device|partition|site"
 KEYS = dict(
     line.split(": ")
     for line in """\
-certificate: no short proof,format,version,made by,log,reading,clients,rounds,sums,coalition,\
-kernel,claims
+certificate: no short proof,format,version,made by,log,reading,clients,rounds,sums,\
+coalition,kernel,claims
 certificate of parts: format,version,made by,log,reading,parts
 part: part,no short proof,clients,rounds,sums,coalition,kernel,claims
 log: name,sha256

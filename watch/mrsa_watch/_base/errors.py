@@ -78,7 +78,8 @@ def writing(
         ...         raise OSError(errno.ENOSPC, "No space left on device")
         ... except StoreError as error:
         ...     print(error)
-        `recipe_file` must have room to be written; got 'x.csv': no space is left on its disk
+        `recipe_file` must have room to be written; got 'x.csv': no space is left
+        on its disk
     """
     try:
         yield
@@ -129,7 +130,8 @@ def require_methods(value: Any, argument: str, *names: str) -> None:
         >>> require_methods(5, "aggregator", "init", "aggregate")
         Traceback (most recent call last):
         ...
-        mrsa_jax.ConfigurationError: `aggregator` must have methods init, aggregate; got 5
+        mrsa_jax.ConfigurationError: `aggregator` must have methods init,
+        aggregate; got 5
     """
     # mappings and sets have a method `update`, of another meaning
     has_all = all(callable(getattr(value, name, None)) for name in names)
@@ -223,7 +225,8 @@ def check_count(
         >>> check_count(3.0, "num_classes", minimum=2)
         Traceback (most recent call last):
         ...
-        mrsa_jax.ConfigurationError: `num_classes` must be an integer of at least 2; got 3.0
+        mrsa_jax.ConfigurationError: `num_classes` must be an integer of at
+        least 2; got 3.0
     """
     if rule is None:
         rule = "must be a positive integer"
@@ -249,7 +252,8 @@ def check_known(value: Any, argument: str, known: Iterable[str], kind: str) -> s
         >>> check_known("mena", "statistic", ("mean", "median"), "a known statistic")
         Traceback (most recent call last):
         ...
-        mrsa_jax.ConfigurationError: `statistic` must be a known statistic: did you mean ...
+        mrsa_jax.ConfigurationError: `statistic` must be a known statistic:
+        did you mean ...
     """
     names = tuple(known)
     # to look for the nearest takes longer
@@ -336,7 +340,8 @@ def check_blind(depends_on_data: Any, argument: str, *received: Any) -> None:
         >>> check_blind(True, "scheme", "power_of_choice:12")
         Traceback (most recent call last):
         ...
-        mrsa_jax.ConfigurationError: `scheme` must not look at what clients have learnt...
+        mrsa_jax.ConfigurationError: `scheme` must not look at what clients
+        have learnt...
     """
     rule = (
         "must say whether it looks at what clients have learnt, or else noise in the "

@@ -116,7 +116,7 @@ def read_parquet(path: pathlib.Path, options: Layout) -> ParticipationLog:
 
 @contextlib.contextmanager
 def _decoding(name: str, expected: str) -> Iterator[None]:
-    """Name the file where a decoder fails, as it may raise any error on a broken one."""
+    """Name the file where a decoder fails: on a broken one it may raise any error."""
     try:
         yield
     except ConfigurationError:
