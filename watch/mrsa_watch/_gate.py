@@ -528,7 +528,7 @@ def _row_of(judged: Judged, cohort: Cohort) -> Row | None:
 
 
 def _least(figures: Figures) -> float:
-    """Return the size that hides the worst client, or exposure if it is unknown."""
+    """Return the size that hides the worst client; just above 1 if it is unknown."""
     return _ABOVE if figures.hidden is None else float(figures.hidden.min())
 
 

@@ -348,6 +348,6 @@ def _lengths(vectors: np.ndarray) -> np.ndarray:
 
 
 def _growth(combined: np.ndarray, length: float) -> float:
-    """Return the length of a combination with the last row once, per its sum's."""
+    """Return the length of a combination with the last row once, over its sum's."""
     # the last row has the factor 1; the bounds keep the square of the result finite
     return min(float(np.sqrt(1 + combined @ combined) / max(length, 1e-150)), 1e150)

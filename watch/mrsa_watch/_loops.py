@@ -1,7 +1,7 @@
 """Compiled loops over a growing history, of residues (`_vectors`) and of floats.
 
-Sums run in one
-fixed order, so that a history that is read again gives the same floats to the last bit.
+Sums run in one fixed order, so that a history that is read again gives the same floats
+to the last bit.
 
 Imported where numba is installed: `_vectors.loops` chooses.
 """
@@ -22,7 +22,10 @@ _high = compiled(_vectors._high)
 
 @compiled
 def times(a, b, prime, inverse):
-    """Return a b / 2**64 modulo an odd prime < 2**63; `inverse` is of it mod 2**64."""
+    """Return a b / 2**64 modulo an odd prime below 2**63.
+
+    `inverse` is 1 / prime modulo 2**64.
+    """
     high = _high(a, b)
     # a b and (a b / prime mod 2**64) prime agree in their lower words, so the
     # difference of the upper ones is exact

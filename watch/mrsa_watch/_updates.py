@@ -202,7 +202,7 @@ class _Part:
         return WorstUpdate(max(1 / float(self._shares[at]), _ABOVE), client)
 
     def worst_lasting(self) -> WorstUpdate:
-        """Return the client whose lasting part is hidden worst, or no knowledge."""
+        """Return the client whose lasting part is hidden worst, if it is known."""
         # two sums of a round
         if self.lasting is None or self.lasting.count > len(self.rounds):
             return WorstUpdate(None)

@@ -30,7 +30,10 @@ def _high(a: Any, b: Any) -> Any:
 
 
 def times(a: Any, b: Any, prime: np.uint64, inverse: np.uint64) -> Any:
-    """Return a b / 2**64 modulo an odd prime < 2**63; `inverse` is of it mod 2**64."""
+    """Return a b / 2**64 modulo an odd prime below 2**63.
+
+    `inverse` is 1 / prime modulo 2**64.
+    """
     with np.errstate(over="ignore"):
         high = _high(a, b)
         # the lower words of both products agree: the upper ones differ by the residue

@@ -337,7 +337,7 @@ class Kept:
 
 
 def _lines(path: pathlib.Path, poll_seconds: float | None) -> Iterator[bytes]:
-    """Follow a file after a look at its kind, also if it came only now."""
+    """Follow a file after a look at its kind, and one more if it came only later."""
     _check_kind(path, must_be_there=poll_seconds is None)
     for number, line in enumerate(follow(path, poll_seconds=poll_seconds)):
         if not number:

@@ -490,7 +490,7 @@ def read_lines(lines: Any) -> tuple[Entries, list[str]]:
 
 
 def are_independent(vectors: list[list[int]], modulus: int) -> bool:
-    """Return whether elimination has units as pivots modulo any number.
+    """Return whether elimination modulo a number, prime or not, has units as pivots.
 
     If it has, a minor is not zero.
     """

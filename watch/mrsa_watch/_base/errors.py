@@ -35,12 +35,12 @@ class MrsaError(Exception):
 
 
 class ConfigurationError(MrsaError, ValueError):
-    """An argument or a setting breaks a rule, which the message names with it."""
+    """An argument or a setting breaks a rule; the message names both and the value."""
 
 
 class _FileError(MrsaError, OSError):
     def __str__(self) -> str:
-        """Return the message; an `OSError` of other arguments prints a number."""
+        """Return the message, before which a plain `OSError` prints a number."""
         return str(self.args[0]) if self.args else ""
 
 

@@ -24,7 +24,7 @@ _BASES = (2, 3, 5, 7, 11, 13, 17, 19, 23, 29, 31, 37)
 
 
 def draw_primes(count: int, without: Sequence[int] = ()) -> tuple[int, ...]:
-    """Return different primes between 2**30 and 2**32 / 3.5, drawn at random.
+    """Draw different primes between 2**30 and 2**32 / 3.5 by the system's randomness.
 
     Nobody who writes a matrix can know them, so that a non-zero integer of b bits, of
     which fewer than b / 30 such primes are divisors, is zero modulo each of k of them
@@ -39,7 +39,7 @@ def draw_primes(count: int, without: Sequence[int] = ()) -> tuple[int, ...]:
 
 
 def draw_wide_primes(count: int, without: Sequence[int] = ()) -> tuple[int, ...]:
-    """Return different primes between 2**60 and 2**61, drawn at random.
+    """Draw different primes between 2**60 and 2**61 by the system's randomness.
 
     For integers on the host that grow as data comes: two of them err with a chance that
     no such growth exhausts (`wide_error_bits`).

@@ -66,7 +66,7 @@ def guess(plain: str, column: Column | None, rows: Rows) -> Guess | None:
 
 
 def _of_sums(plain: str, column: Column) -> Guess | None:
-    """Return the guess at a column constant in each sum: some may not be made."""
+    """Return the guess at a column constant per sum: some may not have been made."""
     texts = column.names
     good = _words.good_texts(plain, texts)
     if good is not None and _is_flag_of_what_else(plain, texts):

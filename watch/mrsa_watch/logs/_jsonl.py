@@ -374,7 +374,7 @@ def _check_sets(
     lost: dict[str, tuple[str, ...]],
     where: str,
 ) -> None:
-    """Raise where the asked, the lost and the members of a sum contradict."""
+    """Raise where asked, lost and members of a sum contradict each other."""
     inside = set(clients)
     missing: set[str] = set()
 

@@ -116,7 +116,7 @@ class Patterns:
 
 
 def _has_letters(texts: Sequence[str]) -> bool:
-    """Return whether hexadecimals of one length have letters; else decimal ones."""
+    """Return whether hexadecimals of one length have letters; others are decimal."""
     digits = [text.casefold().removeprefix("0x") for text in texts]
     with_letters = sum(any(map(str.isalpha, text)) for text in digits)
     has_digits = any(map(str.isdigit, "".join(digits)))
