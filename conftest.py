@@ -40,7 +40,7 @@ from jaxtyping import install_import_hook  # noqa: E402
 
 
 class _FirstCalls:
-    """Checks annotated shapes and dtypes in the first calls of each function in each test.
+    """Checks annotated shapes and dtypes in the first calls of functions in each test.
 
     Loops of thousands of calls would spend a third of their time on it.
     """
@@ -52,7 +52,7 @@ class _FirstCalls:
         self._passed: list[Any] = []
 
     def checked(self, own: Callable[..., Any]) -> Callable[..., Any]:
-        """Return the check of a signature, which is prepared where it is needed first."""
+        """Return the check of a signature, prepared where it is needed first."""
         check = functools.cache(lambda: beartype.beartype(own))
 
         def counted(*arguments: Any, **named: Any) -> Any:
@@ -118,7 +118,7 @@ collect_ignore = [] if importlib.util.find_spec("nvflare") else _NVFLARE
 
 @pytest.fixture
 def wide_kernels() -> None:
-    """Skip where kernels are forced and interpreted, which JAX cannot with 64-bit types on."""
+    """Skip where kernels are forced and interpreted: JAX cannot with 64-bit types."""
     if not _runs_kernels():
         pytest.skip("JAX's interpreter of kernels does not run with 64-bit types on")
 
@@ -153,7 +153,10 @@ def _runs_kernels() -> bool:
 
 @pytest.fixture
 def compilations() -> Callable[[], contextlib.AbstractContextManager[list[str]]]:
-    """Return what opens a context, whose list holds the programs compiled within, in any thread."""
+    """Return a function that opens a context.
+
+    The list of the context holds the programs compiled within, in any thread.
+    """
 
     @contextlib.contextmanager
     def watch() -> Iterator[list[str]]:
@@ -246,7 +249,7 @@ def _draw_only(suffixes: set[str], patch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def undrawn_figures(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Draw nothing, for a test of a module of drawing that looks at a figure's data alone."""
+    """Draw nothing, for a test of a module of drawing that looks at data alone."""
     _draw_only(set(), monkeypatch)
 
 
@@ -293,7 +296,7 @@ _MOST_MAPS = 20_000
 
 @pytest.fixture(autouse=True, scope="module")
 def few_compiled_programs() -> Iterator[None]:
-    """Forget compiled programs, which are on disk, long before a worker runs out of maps."""
+    """Forget compiled programs, which are on disk, before a worker runs out of maps."""
     yield
     maps = pathlib.Path("/proc/self/maps")
     if maps.exists() and len(maps.read_bytes().splitlines()) > _MOST_MAPS:
@@ -403,12 +406,13 @@ _START = (
     "cryptography.hazmat.primitives.asymmetric.x25519", "dask.array", "flax.linen",
     "jax.experimental.pallas.mosaic_gpu", "jax.experimental.pallas.triton", "jinja2",
     "matplotlib.figure", "matplotlib.pyplot", "numba",
-    "optax", "pandas", "pyarrow.parquet", "scipy.optimize", "scipy.stats", "tyro", "xarray",
+    "optax", "pandas", "pyarrow.parquet", "scipy.optimize", "scipy.stats", "tyro",
+    "xarray",
 )  # fmt: skip
 
 
 def _used() -> float:
-    """Return the processor seconds of this process and of the children that it waited for."""
+    """Return processor seconds of this process and of children that it waited for."""
     return sum(os.times()[:4])
 
 

@@ -109,6 +109,7 @@ class Peer:
         path = pathlib.Path(self._folder.name) / "workload.npz"
         arrays = {key: value for key, value in workload.items() if key != "settings"}
         np.savez(path, settings=np.asarray(json.dumps(workload["settings"])), **arrays)
+        # a file: a pipe that is not read would fill up and block the peer
         self._words = (pathlib.Path(self._folder.name) / "stderr").open("w+")
         self._process = subprocess.Popen(
             [str(python), str(self._system.folder / "adapter.py")],
@@ -177,6 +178,7 @@ class Peer:
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         with contextlib.suppress(BrokenPipeError):
+            # an adapter ends when its input does
             self._process.stdin.close()
         try:
             self._process.wait(timeout=30)
@@ -194,6 +196,7 @@ def _without_ours(environment: os._Environ[str]) -> dict[str, str]:
     # settings of this package's JAX and Python would break the peer's
     theirs = {key: environment[key] for key in environment if not key.startswith(ours)}
     if sys.prefix != sys.base_prefix:
+        # the programs of an active virtual environment are ours too
         parts = theirs.get("PATH", "").split(os.pathsep)
         others = [part for part in parts if part != f"{sys.prefix}/bin"]
         theirs["PATH"] = os.pathsep.join(others)

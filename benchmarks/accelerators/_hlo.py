@@ -45,6 +45,7 @@ class Counts:
             self.host + other.host,
             self.moved_bytes + other.moved_bytes,
             self.least_bytes + other.least_bytes,
+            # one after the other, programs do not need memory at the same time
             max(self.temporary_bytes, other.temporary_bytes),
             max(
                 self.busiest_loop,
@@ -140,6 +141,7 @@ def _operation(name: str, right: str) -> _Operation | None:
         return None
     opcode, tail = call.groups()
     end = _closed(tail)
+    # names inside the brackets are operands; called computations follow them
     names = re.findall(r"%([\w.\-]+)", tail[:end])
     return _Operation(name, shape, opcode, names, tail[end + 1 :])
 
@@ -182,6 +184,7 @@ class Program:
 
     def _cost(self, name: str) -> tuple[int, int]:
         """Return (launches, bytes moved) of a computation."""
+        # a computation that is called from several places is costed once
         if name not in self._costs:
             operations = self._computations.get(name, [])
             shapes = {operation.name: operation.shape for operation in operations}
@@ -192,6 +195,7 @@ class Program:
     def _cost_of(
         self, operation: _Operation, shapes: dict[str, str]
     ) -> tuple[int, int]:
+        # of an asynchronous pair, the start counts
         if operation.opcode in _FREE or operation.opcode.endswith("-done"):
             return 0, 0
         called = _CALLED.findall(operation.rest)
@@ -232,6 +236,7 @@ class Program:
         self, operation: _Operation, shapes: dict[str, str], called: list[str]
     ) -> int:
         """Return bytes read and written; a sliced operand counts as its slices."""
+        # the update is read and written; the rest of the array stays in place
         if operation.opcode == "dynamic-update-slice":
             return 2 * _num_bytes(shapes.get(operation.operands[1], ""))
         if operation.opcode in _SLICES:
@@ -259,6 +264,7 @@ class Program:
             elif is_base and all(
                 user.opcode == "dynamic-update-slice" for user in users
             ):
+                # in place: only the update is written, not the whole array
                 update = sum(
                     _num_bytes(inside.get(user.operands[1], "")) for user in users
                 )

@@ -91,6 +91,7 @@ def rounds(model: str, system: str, num_clients: int, size: int) -> Measurement:
 
         def check(ours: np.ndarray, _: Any) -> None:
             theirs = peer.saved()
+            # errors are relative to the distance that training moved the model
             moved = np.linalg.norm(theirs - in_order(network, _SHAPE, start))
             error = np.linalg.norm(in_order(network, _SHAPE, ours) - theirs) / moved
             # Rounding to 2**20 levels of [-0.5, 0.5] moves a coordinate of a mean by

@@ -33,9 +33,11 @@ def _numpy_gaussian(rng: np.random.Generator, variance: float, count: int) -> An
     parts: list[Any] = []
     missing = count
     while missing > 0:
+        # more than are missing, as some will be rejected
         pairs = rng.geometric(-math.expm1(-1 / scale), (2, missing + missing // 2 + 64))
         laplace = pairs[0] - pairs[1]
         distance = np.abs(laplace) - variance / scale
+        # in proportion to the Gaussian's density over that of the Laplace
         accepted = laplace[
             rng.random(laplace.size) < np.exp(-(distance**2) / (2 * variance))
         ]
@@ -81,6 +83,7 @@ def draws(kind: str, deviation: int, count: int) -> Measurement:
 @functools.partial(jax.jit, static_argnames="count")
 def _words(key: Any, count: int) -> Any:
     x, y = block_words(key, (count,))
+    # both words enter the result, so that neither is optimized away
     return x ^ y
 
 
@@ -109,6 +112,7 @@ def summed(clients: int, dim: int) -> Measurement:
     keys = jax.random.split(as_key(2), clients)
 
     def check(total: Any, _: Any) -> None:
+        # variances add up; words of the ring are signed numbers modulo 2**32
         _check_variance(clients * variance, np.asarray(total).view(np.int32))
 
     return compare(lambda: _round(noise, keys, dim), work=clients * dim, check=check)
@@ -147,6 +151,7 @@ def _numpy_losses(
     for j in range(rounds):
         age = np.where((age + 1 >= rest) & (rng.random(samples) < coin), 0, age + 1)
         release = rng.normal(size=samples) + (age == 0) / noise
+        # likelihood of having joined in this round, kept until the client is rested
         ring[j % rest] = joins + rested + release / noise - 0.5 / noise**2
         rested = np.logaddexp(stays + rested, ring[(j + 1) % rest])
     return np.logaddexp.reduce(
@@ -162,6 +167,7 @@ def _numpy_bins(rounds: int, bins: int, noise: float, samples: int) -> Any:
     release = (
         rng.normal(size=(samples, rounds)) + shifts.T[rng.integers(bins, size=samples)]
     )
+    # log likelihood of each bin over that of no participation
     each = release @ shifts - 0.5 * np.square(shifts).sum(axis=0)
     return np.logaddexp.reduce(each, axis=1) - math.log(bins)
 
@@ -229,6 +235,7 @@ def losses_beside(law: str, rounds: int, samples: int) -> Measurement:
 def ledger(rounds: int, clients: int, bands: int) -> Measurement:
     """Account for all clients, epsilon among it; 0 bands: independent noise."""
     P = np.random.default_rng(0).random((rounds, clients), np.float32) < 0.05
+    # coefficients of (1 - x)**-0.5: the square root of the matrix of prefix sums
     roots = np.cumprod([1.0, *(1 - 1 / (2 * np.arange(1.0, max(1, bands))))])
     strategy = dp.toeplitz(roots, rounds) if bands else None
     # the full product for some clients is the reference

@@ -84,6 +84,7 @@ def _start(
                         return ""
             status = process.wait()
         finally:
+            # the start is over, and the work after it does not matter
             process.kill()
     if not awaited and status == 0:
         return ""

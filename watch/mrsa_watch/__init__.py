@@ -1,4 +1,4 @@
-"""Record the members of each learnt sum of a running federation, watch and gate what they reveal.
+"""Record the members of sums of a running federation; watch and gate their leaks.
 
 It needs only NumPy. If numba is installed, the gate is fast, and if mrsa_jax is, it
 proves more. Adapters of other systems are separate modules, to be imported where the

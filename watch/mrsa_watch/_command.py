@@ -1,4 +1,4 @@
-"""`mrsa-watch record | watch | gate | check | preflight`: what a server needs, without JAX."""
+"""`mrsa-watch record | watch | gate | check | preflight`: commands without JAX."""
 
 from __future__ import annotations
 
@@ -31,8 +31,12 @@ FAILED, MISUSE, BELOW, INTERRUPTED, TERMINATED = 1, 2, 3, 130, 143
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _MISUSE = (ConfigurationError, DataNotFoundError, OutputExistsError)
 # spellings of version 1.0 that are still read
-_OLD_FLAGS = {"--clients": "--num-clients", "--cohort": "--cohort-size", "--loss": "--loss-rate",
-              "--away": "--dropout-rates"}  # fmt: skip
+_OLD_FLAGS = {
+    "--clients": "--num-clients",
+    "--cohort": "--cohort-size",
+    "--loss": "--loss-rate",
+    "--away": "--dropout-rates",
+}
 
 
 def main(words: Sequence[str] | None = None) -> int:
@@ -141,15 +145,15 @@ _WATCH = (
     (
         "--memory",
         _REAL,
-        "correlation of a client's updates from round to round: report how well the update "
-        "of one round is hidden, which --fail-below-hidden then compares",
+        "correlation of a client's updates from round to round: report how well the "
+        "update of one round is hidden, which --fail-below-hidden then compares",
         "RHO",
     ),
     (
         "--share",
         _REAL,
-        "fraction of an update's variance that lasts (%(default)s); below 1, what lasts is "
-        "reported and compared as well",
+        "fraction of an update's variance that lasts (%(default)s); below 1, what "
+        "lasts is reported and compared as well",
         "A",
         1.0,
     ),
@@ -195,7 +199,8 @@ _PLAN = (
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         "mrsa-watch",
-        description="Record the members of each sum of a federation, and watch what sums reveal.",
+        description="Record the members of each sum of a federation, "
+        "and watch what sums reveal.",
     )
     version = f"mrsa-watch {__version__}"
     parser.add_argument("--version", action="version", version=version)
@@ -226,9 +231,10 @@ def _parser() -> argparse.ArgumentParser:
             "Each line of standard input is a JSON list of clients, named as in the "
             'log, or an object {"clients": [...], "weights": [...], "part": "..."}, of '
             "which weights and part may be absent; clients may map each name to its "
-            "weight. Each line of output states whether their sum is allowed too, which "
-            "clients to exclude, how many of them the log knows, and its last round. The "
-            "log is read on before each answer. Exit status 3 if one was refused.",
+            "weight. Each line of output states whether their sum is allowed too, "
+            "which clients to exclude, how many of them the log knows, and its last "
+            "round. The log is read on before each answer. Exit status 3 if one was "
+            "refused.",
         ),
         (
             _gate,
@@ -314,7 +320,10 @@ def _watch(chosen: Any) -> int:
 
     updates = checked_updates(chosen.memory, chosen.share)
     may_wait = chosen.wait and not chosen.once
-    rule = "must be a participation log that is there (--wait waits for one that is not there yet)"
+    rule = (
+        "must be a participation log that is there "
+        "(--wait waits for one that is not there yet)"
+    )
     require(chosen.log.exists() or may_wait, "log", rule, str(chosen.log))
     require(chosen.poll > 0, "poll", "must be positive", chosen.poll)
     _warn_if_slow()
@@ -358,7 +367,7 @@ def _gate(chosen: Any) -> int:
 
 
 def _cohort(question: Any, where: str) -> Any:
-    """Return the clients of a question, as a mapping to their weights where it has some."""
+    """Return the clients of a question, mapped to their weights if it has some."""
     from mrsa_watch.logs import client_text
 
     if isinstance(question, list):

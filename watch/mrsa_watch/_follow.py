@@ -55,8 +55,8 @@ def follow(
         >>> import pathlib, tempfile
         >>> path = pathlib.Path(tempfile.mkdtemp(), "log.jsonl")
         >>> _ = path.write_bytes(b"one\ntwo\nthr")
-        >>> list(follow(path, poll_seconds=None)), list(follow(path, start=4, poll_seconds=None))
-        ([b'one\n', b'two\n'], [b'two\n'])
+        >>> [list(follow(path, start=k, poll_seconds=None)) for k in (0, 4)]
+        [[b'one\n', b'two\n'], [b'two\n']]
     """
     start = check_integer(start, "start", 0)
     if poll_seconds is not None:
@@ -116,7 +116,7 @@ class Tail:
         self._stream.close()
 
     def lines(self) -> Iterator[bytes]:
-        """Yield the lines that have become complete since the last call, with their ends.
+        """Yield the lines completed since the last call, with their ends.
 
         Raises:
             ConfigurationError: If the file became shorter, was replaced or changed in
@@ -129,6 +129,7 @@ class Tail:
             chunk = self._stream.read(_CHUNK_BYTES)
             if not chunk:
                 return
+            # compared at the next look, to notice a change in what was read
             self._before = (self._before + chunk)[-_TAIL_BYTES:]
             # a line may span chunks: its pieces are joined once it is whole
             *ends, rest = chunk.split(b"\n")
@@ -154,7 +155,7 @@ class Tail:
         return tail
 
     def _check_same(self) -> None:
-        """Raise unless the file at the path is still the one that is read, and only grew."""
+        """Raise unless the path still leads to the file being read, grown only."""
         file = self._stream.fileno()
         opened = os.fstat(file)
         try:

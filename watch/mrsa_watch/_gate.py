@@ -1,4 +1,4 @@
-"""A gate before each round: does privacy hold if its sum is learnt, and who must stay out?
+"""A gate before each round: does privacy hold with its sum, and who must stay out?
 
 Multi-RoundSecAgg, Remark 1 (weak T) and equation (5) (strong T), after every sum at the
 cost of the sum alone; and how many clients each client is hidden among.
@@ -115,7 +115,7 @@ class GateAnswer:
 
 
 class Gate:
-    """Track the privacy of a growing history and check whether the next sum is acceptable.
+    """Track the privacy of a growing history and check if the next sum is acceptable.
 
     Choose it over `privacy.audit` while a system runs: each sum costs O(t N) for t
     independent sums of N clients, and never the whole history again. `check` asks about
@@ -231,7 +231,7 @@ class Gate:
         part: str | None = None,
         new_clients: bool | None = None,
     ) -> tuple[GateAnswer, ...]:
-        """Return for each cohort whether its sum may be learnt next, and which clients to exclude.
+        """Return for each cohort if its sum may be learnt, and clients to exclude.
 
         A gate with a log reads first what the log has gained. In a history of weighted
         sums, a cohort without weights is taken with the latest weight of each client.
@@ -282,7 +282,7 @@ class Gate:
         )
 
     def _considered(self, cohort: Cohort, takes_new: bool) -> _Considered:
-        """Return the clients whose sum can be judged, and those of whom too little is known."""
+        """Return clients whose sum can be judged, and those known too little."""
         unknown = set() if takes_new else set(cohort.new.values())
         why = _UNKNOWN
         if not unknown and self._needs_weights(cohort):
@@ -367,7 +367,7 @@ class Gate:
         return gate
 
     def _follow_log(self) -> None:
-        """Take the sums that the log has gained, and the names of clients that it has."""
+        """Take the sums that the log has gained, and its names of clients."""
         log = self._log
         if log is None:
             return
@@ -379,6 +379,7 @@ class Gate:
             if line.status == "learnt":
                 weights = None if line.weights is None else list(line.weights)
                 cohort = Cohort(list(line.clients), weights, {})
+                # the caller may have added this sum before its line was read
                 if not log.was_added(cohort, line.part):
                     self._take(cohort, line.part)
             last = f"{line.run}:{line.round}" if line.run else line.round
@@ -473,6 +474,7 @@ class Gate:
         histories = [judged.history for judged, _ in pairs]
         all_figures = [figures for _, figures in pairs]
         written = self._clients.given
+        # a dict keeps the order of exposure, and each client once
         exposed = dict.fromkeys(self._state.exposed)
         for history, figures in zip(histories, all_figures, strict=True):
             places = np.flatnonzero(figures.exposed)
@@ -526,12 +528,12 @@ def _row_of(judged: Judged, cohort: Cohort) -> Row | None:
 
 
 def _least(figures: Figures) -> float:
-    """Return among how many the worst client is hidden, next to exposure if that is not known."""
+    """Return the size that hides the worst client; just above 1 if it is unknown."""
     return _ABOVE if figures.hidden is None else float(figures.hidden.min())
 
 
 def _of_several(breaches: Sequence[str]) -> str:
-    """Return the first breach, and how many more parts have one; "" where there are none."""
+    """Return the first breach, and how many more parts have one; "" without any."""
     more = len(breaches) - 1
     if more < 1:
         return "".join(breaches)
@@ -541,7 +543,7 @@ def _of_several(breaches: Sequence[str]) -> str:
 def _kinds(
     histories: Sequence[Judged], names: Sequence[str]
 ) -> tuple[list[int], np.ndarray]:
-    """Return for each client a number of those with its history in all parts, and their counts."""
+    """Return a number for each client, shared by equal histories, and the counts."""
     if len(histories) == 1:
         sizes = histories[0].history.classes.sizes
         return list(map(histories[0].kind, names)), sizes

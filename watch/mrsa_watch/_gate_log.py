@@ -1,4 +1,4 @@
-"""The participation log that a gate follows, while its caller may add the same sums by hand."""
+"""The log that a gate follows, while its caller may add the same sums by hand."""
 
 from __future__ import annotations
 

@@ -102,7 +102,10 @@ class Clients:
             is_other = pseudonym not in self._names and client in self._names
             return client if is_other else pseudonym
         text = client_text(client)
-        rule = "must be pseudonyms as in the log (real names need its salt: --salt LOG.salt)"
+        rule = (
+            "must be pseudonyms as in the log "
+            "(real names need its salt: --salt LOG.salt)"
+        )
         is_fine = not self._takes_pseudonyms or is_pseudonym(text.casefold())
         require(is_fine, "clients", rule, client)
         return text

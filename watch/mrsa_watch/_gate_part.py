@@ -1,4 +1,4 @@
-"""The sums of one part of the vector as a gate judges them, or those of whole updates."""
+"""The sums of one part of the vector, or of whole updates, as a gate judges them."""
 
 from __future__ import annotations
 
@@ -79,12 +79,12 @@ class Judged:
         return Row.of(places, weights), [rank[place] for place in places]
 
     def kind(self, name: str) -> int:
-        """Return the class of a client with the same history; 0 if no sum has seen it."""
+        """Return the class of clients with the same history; 0 without any sum."""
         number = self.history.numbers.get(name)
         return 0 if number is None else int(self.history.classes.of[number])
 
     def breaches(self) -> tuple[str, str]:
-        """Return why the bars of weak T and of hidden among do not hold; "" where they do."""
+        """Return why weak T or hidden among is below its bar; "" where neither is."""
         figures = self.figures
         if figures is None:
             return "", ""
@@ -118,7 +118,7 @@ class Judged:
         return verdicts
 
     def _search(self, matrix: np.ndarray) -> tuple[int, int] | None:
-        """Return bounds of weak T by a search; None where mrsa_jax, which has one, is missing."""
+        """Return bounds of weak T by a search; None if mrsa_jax is missing."""
         try:
             from mrsa_jax.privacy import weak_privacy
         except ImportError:

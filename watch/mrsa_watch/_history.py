@@ -77,7 +77,7 @@ class History:
 
     @property
     def error_bits(self) -> int:
-        """Some k such that a result on weak T or exposure is wrong with a chance below 2**-k.
+        """Some k such that a result on weak T or exposure errs with a chance < 2**-k.
 
         A rank that is too small, a client wrongly alone, two of all classes so far
         wrongly parallel: the primes err in one, or random vectors agree by chance.
@@ -87,7 +87,7 @@ class History:
         return min(wide_error_bits(self._minor_bits, _NUM_PRIMES, cases), by_chance)
 
     def fresh(self, names: Sequence[str]) -> list[str]:
-        """Return clients without a number, in order, on which last digits of floats depend."""
+        """Return clients without a number, in an order that fixes last digits."""
         return sorted(name for name in names if name not in self.numbers)
 
     def join(self, names: Sequence[str]) -> None:
@@ -102,7 +102,7 @@ class History:
             kernel.join(count)
 
     def adds(self, row: Row) -> bool:
-        """Return whether a row, of known clients or not, is no combination of those so far."""
+        """Return whether a row, of known clients or not, is independent so far."""
         self._refuse_if(self._is_broken)
         # a product that is not 0 modulo one prime is not 0, so that either kernel
         # suffices
@@ -123,6 +123,7 @@ class History:
         # clients
         bounds = [len(row.places), *self._differences(row, rest)]
         self._upper = min(bounds) if self._upper is None else min(self._upper, *bounds)
+        # Hadamard: a minor is at most the product of the lengths of its rows
         self._minor_bits += row.bits + 1e-6
         self.classes = self.classes.split(row)
         self._leverages.take(rest)
@@ -146,7 +147,7 @@ class History:
         return next((step for step in steps if step is not None), None)
 
     def _drawn_again(self, row: Row, rest: Rest) -> tuple[Kernel, Step]:
-        """Return a kernel modulo another prime that takes all rows and this one, and its step."""
+        """Return a kernel modulo a new prime that takes all rows, and its step."""
         # the rows are independent, so that only the few primes that divide a minor of
         # theirs fail here
         used = [kernel.value for kernel in self._kernels]
@@ -169,6 +170,7 @@ class History:
         is_plain = self._rows.held[: self.rank] < 0
         if row.weights is not None or not is_plain.any():
             return []
+        # clients in exactly one of two rows: both sizes less twice the overlap
         sizes = len(row.places) + np.diff(self._rows.starts[: self.rank + 1])
         return [int((sizes - 2 * rest.overlaps)[is_plain].min())]
 
@@ -211,6 +213,7 @@ class History:
             values += rest.shares()[: len(exposed)]
         hidden = np.full(len(exposed), np.inf)
         np.divide(1.0, values, out=hidden, where=values > 0)
+        # rounding must not show a client as exposed who is not
         hidden = np.maximum(hidden, _ABOVE)
         hidden[exposed] = 1.0
         return hidden
@@ -276,7 +279,10 @@ class History:
         return Figures(lower, upper, strong, exposed, None, bounds is not None)
 
     def matrix(self, row: Row | None = None) -> np.ndarray | None:
-        """Return the independent rows, and one more, as a matrix; None if it is too large."""
+        """Return the independent rows, and one more, as a matrix, or None.
+
+        None means that the matrix would be too large.
+        """
         rows = [*self._rows.rows, *([] if row is None else [row])]
         width = max(int(each.places[-1]) + 1 for each in rows)
         if len(rows) * width > _MOST_ENTRIES:

@@ -1,4 +1,4 @@
-"""Among how many clients what lasts of each client's updates is hidden, after every sum.
+"""Among how many clients the lasting part of a client's updates is hidden.
 
 Client i sends sqrt(a) l_i + sqrt(1 - a) e_ir in round r: l_i never changes, e_ir is
 fresh. For l the sums of all e are noise. The best linear estimate of l_i explains the
@@ -21,7 +21,7 @@ _ROUNDING = 2.0**-53
 
 
 class Lasting:
-    """Follows how well what lasts of each client's updates is hidden, over sums of one part.
+    """Follows how well the lasting part of client updates is hidden, in one part.
 
     Args:
         share: a, of an update's variance that lasts: above 0 and below 1.
@@ -32,7 +32,8 @@ class Lasting:
     Examples:
         >>> lasting = Lasting(0.5)
         >>> lasting.add(["anna", "bob"], [1.0, 1.0])
-        >>> lasting.worst()[1], round(lasting.worst()[0], 6)  # two clients, and noise of two more
+        >>> size, client = lasting.worst()
+        >>> client, round(size, 6)  # two clients, and noise of two more
         ('anna', 4.0)
     """
 

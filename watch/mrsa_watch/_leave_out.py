@@ -1,4 +1,4 @@
-"""Whom to leave out of a cohort so that its sum may be learnt: as few as can be found in time."""
+"""Clients to leave out of a cohort so that its sum may be learnt, as few as found."""
 
 from __future__ import annotations
 
@@ -87,6 +87,7 @@ def _num_ways(counts: Sequence[int], number: int) -> int:
     parts = len(counts)
     if number == 1:
         return parts
+    # two clients from different parts, or both from one
     return math.comb(parts, 2) + sum(count > 1 for count in counts)
 
 
@@ -97,6 +98,7 @@ def _ways(counts: Sequence[int], number: int) -> Iterator[tuple[int, ...]]:
             yield ()
         return
     rest = sum(counts[1:])
+    # at least as many as the later parts cannot supply
     for take in range(max(0, number - rest), min(counts[0], number) + 1):
         for more in _ways(counts[1:], number - take):
             yield (take, *more)
@@ -115,5 +117,6 @@ def _staying(parts: list[list[int]], allowed: Allowed, most: int) -> list[int]:
             staying = together
         elif len(tried) > 1:
             half = len(tried) // 2
+            # a stack: the first half, whose kinds rank higher, is tried next
             waiting += [tried[half:], tried[:half]]
     return staying

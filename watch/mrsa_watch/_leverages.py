@@ -1,4 +1,4 @@
-"""Kernels and leverages of a growing history: who is exposed, and how well others are hidden.
+"""Kernels and leverages of a growing history: exposed clients and hidden ones.
 
 What it cannot distinguish are random vectors of its kernel modulo a large prime. With S
 as many clients (pivots) as there are independent rows P, B = P[:, S] invertible and A
@@ -63,6 +63,7 @@ class Kernel:
         self.inverse = np.uint64(pow(prime, -1, _WORD))
         self.one = np.uint64(_WORD % prime)
         self.vectors = np.zeros((VECTORS, 0), np.uint64)
+        # drawn from the system: no one can choose a history that these vectors miss
         self._rng = np.random.default_rng(secrets.randbits(128))
         self._rank = 0
         self._solver = np.zeros((0, 0), np.uint64)
@@ -86,11 +87,12 @@ class Kernel:
         """Return a row's weights as residues; none where all are 1."""
         if row.weights is None:
             return np.zeros(0, np.uint64)
+        # times 2**64, the form in which products take no division
         residues = [weight * _WORD % self.value for weight in row.weights]
         return np.asarray(residues, np.uint64)
 
     def seen(self, row: Row, vectors: np.ndarray | None = None) -> np.ndarray:
-        """Return the row's products with kernel vectors: all 0 where it depends on the others."""
+        """Return the row's products with kernel vectors: all 0 if dependent."""
         entries = (self.vectors if vectors is None else vectors)[:, row.places]
         if row.weights is not None:
             entries = self._times(entries, self.residues(row))
@@ -115,6 +117,7 @@ class Kernel:
         corner = (entry - int(self._total(self._times(by_row, right)))) % self.value
         if corner == 0:
             return None
+        # most rows lack the client, and their columns of the inverse need no product
         used = np.flatnonzero(right)
         solver = self._solver[: self._rank, used]
         by_column = self._total(self._times(solver, right[used]), axis=1)
@@ -255,7 +258,7 @@ class Leverages:
         self._rank = 0
 
     def is_accurate(self, rest: Rest | None) -> bool:
-        """Return whether floats know the leverages, with those of a rest, to nine digits."""
+        """Return whether floats know the leverages, with a rest, to nine digits."""
         last = 0.0 if rest is None else rest.growth**2
         rank = self._rank + (rest is not None)
         # sums of `rank` products, in rows of which `rank` are of length 1; not where
@@ -331,6 +334,7 @@ class Leverages:
         rank = self._rank
         self._lower = grown(self._lower, rank + 1, rank + 1)
         self._lower[rank, :rank] = rest.along
+        # never 0, as the solves divide by it
         self._lower[rank, rank] = max(rest.length, 1e-300)
         self._rank = rank + 1
         self.values = self.values + rest.shares()
@@ -344,5 +348,6 @@ def _lengths(vectors: np.ndarray) -> np.ndarray:
 
 
 def _growth(combined: np.ndarray, length: float) -> float:
-    """Return the length of a combination of rows, the last of them once, per length of its sum."""
+    """Return the length of a combination with the last row once, over its sum's."""
+    # the last row has the factor 1; the bounds keep the square of the result finite
     return min(float(np.sqrt(1 + combined @ combined) / max(length, 1e-150)), 1e150)

@@ -1,7 +1,7 @@
-"""Compiled loops over a growing history, of residues as `_vectors` keeps them and of floats.
+"""Compiled loops over a growing history, of residues (`_vectors`) and of floats.
 
-Sums run in one
-fixed order, so that a history that is read again gives the same floats to the last bit.
+Sums run in one fixed order, so that a history that is read again gives the same floats
+to the last bit.
 
 Imported where numba is installed: `_vectors.loops` chooses.
 """
@@ -22,7 +22,10 @@ _high = compiled(_vectors._high)
 
 @compiled
 def times(a, b, prime, inverse):
-    """Return a b / 2**64 modulo an odd prime below 2**63, `inverse` being 1 / prime mod 2**64."""
+    """Return a b / 2**64 modulo an odd prime below 2**63.
+
+    `inverse` is 1 / prime modulo 2**64.
+    """
     high = _high(a, b)
     # a b and (a b / prime mod 2**64) prime agree in their lower words, so the
     # difference of the upper ones is exact
@@ -32,6 +35,7 @@ def times(a, b, prime, inverse):
 
 @compiled
 def _plus(a, b, prime):
+    # both are below 2**63, so that their sum does not wrap
     total = a + b
     return total - prime if total >= prime else total
 
@@ -64,6 +68,7 @@ def grow(solver, rank, by_row, by_column, unit, prime, inverse):
         for j in range(rank):
             step = times(factor, by_row[j], prime, inverse)
             solver[k, j] = _plus(solver[k, j], step, prime)
+        # a residue with the other sign; that of 0 is 0 and not the prime
         solver[k, rank] = prime - factor if factor else factor
     for j in range(rank):
         factor = times(by_row[j], unit, prime, inverse)
@@ -80,6 +85,7 @@ def ratios(top, bottom, one, prime, inverse):
     """
     before = np.empty(top.shape[0], np.uint64)
     running = one
+    # before[k] is the product of the bottoms before k, zeros left aside
     for k in range(top.shape[0]):
         before[k] = running
         if bottom[k] != _ZERO:
@@ -99,10 +105,11 @@ def ratios(top, bottom, one, prime, inverse):
 
 @compiled
 def inner(starts, held, clients, values, rank, vectors):
-    """Return the rows' products with vectors `[clients, vectors]`, as `[rows, vectors]`."""
+    """Return products of rows with vectors `[clients, vectors]`: `[rows, vectors]`."""
     products = np.zeros((rank, vectors.shape[1]))
     for j in range(rank):
         for k in range(starts[j], starts[j + 1]):
+            # rows without weights store none: all their entries are 1
             value = 1.0 if held[j] < 0 else values[held[j] + k - starts[j]]
             for a in range(vectors.shape[1]):
                 products[j, a] += value * vectors[clients[k], a]
@@ -111,7 +118,7 @@ def inner(starts, held, clients, values, rank, vectors):
 
 @compiled
 def spread(starts, held, clients, values, factors, vectors):
-    """Subtract the rows times factors `[rows, vectors]` from vectors `[clients, vectors]`."""
+    """Subtract rows times factors `[rows, vectors]` from `[clients, vectors]`."""
     for j in range(factors.shape[0]):
         for k in range(starts[j], starts[j + 1]):
             value = 1.0 if held[j] < 0 else values[held[j] + k - starts[j]]
@@ -121,7 +128,7 @@ def spread(starts, held, clients, values, factors, vectors):
 
 @compiled
 def solve_lower(lower, right):
-    """Solve with a lower triangular matrix `[size, size]`, instead of `right` `[size, many]`."""
+    """Solve with a lower triangular `[size, size]`, into `right` `[size, many]`."""
     for j in range(right.shape[0]):
         for k in range(j):
             factor = lower[j, k]
@@ -134,6 +141,7 @@ def solve_lower(lower, right):
 @compiled
 def solve_upper(lower, right):
     """Solve with the transpose of a lower triangular matrix, instead of `right`."""
+    # from the last row up: a column of the transpose is a row of `lower`
     for j in range(right.shape[0] - 1, -1, -1):
         for a in range(right.shape[1]):
             right[j, a] /= lower[j, j]

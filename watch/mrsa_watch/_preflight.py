@@ -1,4 +1,4 @@
-"""The rounds and leaks to expect of a federation, computed before anybody is enrolled."""
+"""The rounds and leaks to expect of a federation, computed before anyone enrols."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def preflight(
     fail_below_hidden: float | int | None = None,
     fail_below_chance: float | int | None = None,
 ) -> Preflight:
-    """Compute what to expect of a plan: chances of its rounds, and what their sums leak.
+    """Compute the rounds to expect of a plan by their chances, and the leaks of sums.
 
     Clients are away and are lost independently. Each round asks a cohort drawn
     uniformly among those who are there, block by block; a block that loses a member is
@@ -228,7 +228,7 @@ def _history(
     stays: float,
     rounds: int,
 ) -> tuple[Gate, int | None]:
-    """Return a gate that took a history's sums of blocks, and the first round that exposed one."""
+    """Return a gate that took a history's block sums, and its first exposing round."""
     gate = Gate()
     first = None
     for number in range(1, rounds + 1):

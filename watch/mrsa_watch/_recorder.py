@@ -1,4 +1,4 @@
-"""Writes a participation log while its system runs, so that a crash costs no line it confirmed."""
+"""Writes a participation log so that a crash costs no line that it confirmed."""
 
 from __future__ import annotations
 
@@ -111,6 +111,7 @@ class HeldFile:
             with contextlib.suppress(FileNotFoundError, NotADirectoryError):
                 now = self._path.stat()
         if now is None or not os.path.samestat(opened, now):
+            # no name leads to the file any more: it lasts as long as it is open
             if not opened.st_nlink:
                 self._refuse(
                     "it was deleted or replaced; until this process ends, its lines "
@@ -127,7 +128,7 @@ class HeldFile:
             )
 
     def append(self, data: bytes) -> None:
-        """Write at once and flush to the disk; where that fails, the file ends as before.
+        """Write at once and flush to disk; on failure the file ends as before.
 
         Raises:
             StoreError: As `check`, or if it cannot be written. If what was written of
@@ -140,6 +141,7 @@ class HeldFile:
             with writing(self._path, "path"):
                 rest = data
                 while rest:
+                    # a write may take only a part of the bytes
                     count = os.write(self._file, rest)
                     if not count:
                         raise OSError(errno.EIO, "nothing more is taken")
@@ -156,7 +158,7 @@ class HeldFile:
             raise
 
     def _cut_off(self, data: bytes) -> None:
-        """Take back what was written of `data`; where that fails, forbid to write more."""
+        """Take back the written part of `data`; on failure forbid to write more."""
         self._fault = (
             "what was written of a line could not be cut off, so that the line may be "
             "in it; close this recorder and make another"
@@ -217,9 +219,11 @@ class Recorder:
         >>> from mrsa_watch import Recorder, read_log
         >>> import pathlib, tempfile
         >>> path = pathlib.Path(tempfile.mkdtemp(), "log.jsonl")
-        >>> with Recorder(path, system="my server 2", aggregation="secagg", salt=b"") as recorder:
+        >>> names = {"system": "my server 2", "aggregation": "secagg"}
+        >>> with Recorder(path, **names, salt=b"") as recorder:
         ...     recorder.record(1, ["anna", "bob"], weights=[10, 30])
-        ...     recorder.record(2, [], status="aborted", lost={"upload": ["anna", "bob"]})
+        ...     lost = {"upload": ["anna", "bob"]}
+        ...     recorder.record(2, [], status="aborted", lost=lost)
         >>> log = read_log(path)
         >>> log.rounds, log.clients, log.participation.tolist()
         ((1,), ('anna', 'bob'), [[10, 30]])
@@ -264,7 +268,7 @@ class Recorder:
             raise
 
     def __reduce__(self) -> NoReturn:
-        """Refuse to be copied or sent to another process, which could not hold the log as well."""
+        """Refuse to be copied or sent to another process, which cannot hold the log."""
         raise TypeError(
             "a Recorder holds its log: it cannot be copied, nor leave its process"
         )
@@ -281,7 +285,7 @@ class Recorder:
             self._file.close()
 
     def identify(self, app: str, run_id: str) -> None:
-        """Name the app that is recorded, and its run, and refuse a log that names another app.
+        """Name the recorded app and its run; refuse a log that names another app.
 
         The header is written once more, with both under `extra`. Another run of the
         same app continues the log, as a restart does. The strategies of `live.flower`
@@ -359,8 +363,8 @@ class Recorder:
                 them (LoRA ranks, submodels), and `clients` are those who do. None for a
                 sum of whole updates, which every client in it trains. Each part is
                 audited by itself.
-            evidence: `model`, `graph`, `head` and `signed` (signatures by client) in hex
-                digits, as `protocol.Server.evidence` returns them with its clients'
+            evidence: `model`, `graph`, `head` and `signed` (signatures by client) in
+                hex digits, as `protocol.Server.evidence` returns them with its clients'
                 numbers. None: the line is the server's word.
 
         Raises:
@@ -374,6 +378,7 @@ class Recorder:
         check_known(status, "status", STATUSES, "a known status")
         members = _listed(clients, "clients")
         inside = self._names(members, "clients")
+        # sorted, so that the line does not show in which order clients came
         order = sorted(range(len(inside)), key=inside.__getitem__)
         fields: dict[str, Any] = {
             "round": check_integer(round, "round", 0),
@@ -429,12 +434,15 @@ class Recorder:
             try:
                 self._clients.new(map(client_text, members))
             except AlikeError as error:
-                rule = "must be written in one way (or have names that nobody takes for one)"
+                rule = (
+                    "must be written in one way "
+                    "(or have names that nobody takes for one)"
+                )
                 require(False, argument, rule, error.name, error.other)
         return names
 
     def _read(self) -> bytes:
-        """Read what the log holds, and return what ends a last line that was cut short."""
+        """Read the log, and return the bytes to end a last line that was cut short."""
         for _ in self._parser.sums(self._file.lines(MOST_LINE_BYTES + 2)):
             pass
         if not self._parser.is_unfinished:
@@ -485,7 +493,7 @@ def _factor(weight: Any) -> int | str:
 
 
 def _kept_salt(log: pathlib.Path) -> bytes:
-    """Return the salt next to a log, made if it is missing; the log is held meanwhile."""
+    """Return the salt next to a log, made if missing; the log is held meanwhile."""
     path = log.with_name(log.name + ".salt")
     if not path.exists():
         write_private(path, secrets.token_bytes(_SALT_BYTES))

@@ -16,7 +16,7 @@ _HEAD = {"format": "mrsa-jax client register", "version": 1}  # of a register's 
 
 
 def write_private(path: pathlib.Path, content: bytes) -> None:
-    """Put a file that its owner alone may read in its place as a whole, flushed to the disk.
+    """Put a file that its owner alone may read in place as a whole, flushed to disk.
 
     Raises:
         OSError: If it cannot be written; what was there stays.
@@ -70,11 +70,14 @@ class Register:
         self._by_likeness.add(self._new(self._names))
 
     def _new(self, names: Iterable[str]) -> dict[Any, str]:
-        """Return the names that are new, by their likeness; raise for two that may be one."""
+        """Return the new names by likeness; raise for two that may be one."""
         try:
             return self._by_likeness.new(names)
         except AlikeError as error:
-            rule = f"must name each client in one way; {error.name!r} may be {error.other!r}"
+            rule = (
+                "must name each client in one way; "
+                f"{error.name!r} may be {error.other!r}"
+            )
             rule += f", which has a place in {self.path}"
             raise ConfigurationError(f"`name` {rule}") from error
 

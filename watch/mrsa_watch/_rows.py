@@ -1,4 +1,4 @@
-"""The independent rows of a growing history, sparse, and the classes of clients alike in them."""
+"""The independent rows of a growing history, sparse, and classes of like clients."""
 
 from __future__ import annotations
 
@@ -30,6 +30,7 @@ class Row(NamedTuple):
         if weights is None:
             return row
         pairs = [weight.as_integer_ratio() for weight in weights]
+        # integers without a common factor, so that proportional weights give one row
         scale = math.lcm(*(below for _, below in pairs))
         integers = [above * (scale // below) for above, below in pairs]
         common = math.gcd(*integers)
@@ -38,7 +39,7 @@ class Row(NamedTuple):
         return row._replace(weights=tuple(integers[k] // common for k in order))
 
     def picked(self, at: np.ndarray) -> Row | None:
-        """Return the row of some of its clients, as if alone; None if there are none."""
+        """Return the row of some of its clients, as if alone; None if empty."""
         if not len(at):
             return None
         weights = self.weights
@@ -155,9 +156,11 @@ class Classes:
         old = parts // width
         # a class that the row holds as a whole, with one weight, keeps its number
         is_new = (counts < self.sizes[old]) | (old == 0)
+        # new numbers follow all earlier ones, of which none is used again
         number = np.where(is_new, len(self.sizes) - 1 + np.cumsum(is_new), old)
         sizes = np.concatenate([self.sizes, counts[is_new]])
         is_cut = is_new & (old > 0)
+        # several parts may come out of one class, which `sizes[...] -=` counts once
         np.subtract.at(sizes, old[is_cut], counts[is_cut])
         of = self.of.copy()
         of[row.places] = number[part_of]

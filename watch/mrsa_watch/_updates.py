@@ -1,4 +1,4 @@
-"""Among how many clients the update of any one round is hidden, after every sum, by NumPy alone.
+"""Among how many clients the update of any one round is hidden, by NumPy alone.
 
 Where updates drift, the best linear estimate of client i's update of round r from the
 sums so far explains the share h = |L^-1 c|^2 of its variance: L is the Cholesky factor
@@ -26,7 +26,7 @@ _ABOVE = math.nextafter(1.0, 2.0)
 
 
 class WorstUpdate(NamedTuple):
-    """The worst hidden update of one round, or what lasts of the worst hidden client's updates.
+    """The worst hidden update of one round, or the worst hidden lasting part.
 
     Attributes:
         hidden: Size of a single sum that would hide it equally well; None if it is not
@@ -39,7 +39,7 @@ class WorstUpdate(NamedTuple):
 
 
 class Updates:
-    """Follows how well each round's update is hidden, if all clients' updates drift alike.
+    """Follows how well each round's update is hidden, if all updates drift alike.
 
     Args:
         memory: rho of the correlation rho^|r - r'| of what lasts of an update: from 0
@@ -81,7 +81,7 @@ class Updates:
         return f"if share {self.share:.3g} of them never changes"
 
     def lasting(self) -> WorstUpdate | None:
-        """Return the worst hidden client by what lasts of its updates; None with share 0 or 1.
+        """Return the client whose lasting part is hidden worst; None at share 0 or 1.
 
         With share 1 the update of a round is what lasts of it, and with share 0 nothing
         lasts.
@@ -163,9 +163,10 @@ class _Part:
         self._put(row, at)
 
     def _put(self, row: int, at: np.ndarray) -> None:
-        """Add a row to the factor, an entry to what is known of each update, and new updates."""
+        """Add a row to the factor, an entry to each known update, and new updates."""
         P = self._rows[: row + 1, : len(self._names)]
         lags = np.arange(row, -1, -1, dtype=float)
+        # R between this row and each one so far; 1 for the row itself
         kernel = np.where(lags == 0, 1.0, self._share * self._memory**lags)
         # the further row of L is (y, pivot), with L y = head
         head = (P[:row] @ P[row]) * kernel[:row]
@@ -201,7 +202,7 @@ class _Part:
         return WorstUpdate(max(1 / float(self._shares[at]), _ABOVE), client)
 
     def worst_lasting(self) -> WorstUpdate:
-        """Return the worst hidden client by what lasts, or that nothing is known of it."""
+        """Return the client whose lasting part is hidden worst, if it is known."""
         # two sums of a round
         if self.lasting is None or self.lasting.count > len(self.rounds):
             return WorstUpdate(None)
@@ -236,7 +237,7 @@ def _scaled(
 
 
 def _room(array: np.ndarray, rows: int, columns: int) -> np.ndarray:
-    """Return an array that holds so many rows and columns, grown by half where it has to be."""
+    """Return an array with room for the rows and columns, grown by half if needed."""
     if rows <= array.shape[0] and columns <= array.shape[1]:
         return array
     more = [

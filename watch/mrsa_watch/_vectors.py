@@ -22,6 +22,7 @@ _SQUARE = 1 << 128
 
 def _high(a: Any, b: Any) -> Any:
     """Return the upper 64 bits of the products of words."""
+    # long multiplication by halves: no partial sum exceeds 64 bits
     a0, a1, b0, b1 = a & _LOW, a >> _HALF, b & _LOW, b >> _HALF
     middle = a1 * b0 + ((a0 * b0) >> _HALF)
     other = a0 * b1 + (middle & _LOW)
@@ -29,7 +30,10 @@ def _high(a: Any, b: Any) -> Any:
 
 
 def times(a: Any, b: Any, prime: np.uint64, inverse: np.uint64) -> Any:
-    """Return a b / 2**64 modulo an odd prime below 2**63, `inverse` being 1 / prime mod 2**64."""
+    """Return a b / 2**64 modulo an odd prime below 2**63.
+
+    `inverse` is 1 / prime modulo 2**64.
+    """
     with np.errstate(over="ignore"):
         high = _high(a, b)
         # the lower words of both products agree: the upper ones differ by the residue
@@ -39,6 +43,7 @@ def times(a: Any, b: Any, prime: np.uint64, inverse: np.uint64) -> Any:
 
 def plus(a: Any, b: Any, prime: np.uint64) -> Any:
     """Return sums of residues."""
+    # both are below 2**63, so that their sum does not wrap
     total = a + b
     return total - np.where(total >= prime, prime, _ZERO)
 
@@ -64,6 +69,7 @@ def _joined(low: Any, high: Any, prime: np.uint64, inverse: np.uint64) -> Any:
 
 def reciprocal(a: Any, prime: np.uint64) -> np.uint64:
     """Return the residue whose product with `a`, which is not 0, is one."""
+    # a is x 2**64: one over it, times 2**128, is 2**64 / x, as residues are kept
     return np.uint64(pow(int(a), -1, int(prime)) * _SQUARE % int(prime))
 
 
@@ -74,11 +80,12 @@ def class_sums(
     prime: np.uint64,
     inverse: np.uint64,
 ) -> Words:
-    """Return the sums of kernel vectors over classes of clients, `[vectors, classes]`."""
+    """Return sums of kernel vectors over classes of clients, `[vectors, classes]`."""
     # halves of words, so that no sum overflows
     halves = np.zeros((2, len(vectors), count), np.uint64)
     for sums, part in zip(halves, (vectors & _LOW, vectors >> _HALF), strict=True):
         for row, entries in zip(sums, part, strict=True):
+            # `row[classes] += entries` would count one client per class
             np.add.at(row, classes, entries)
     return np.asarray(_joined(halves[0], halves[1], prime, inverse))
 
@@ -114,7 +121,7 @@ def lightest(
 
 
 def loops() -> Any:
-    """Return the module of loops over a history: of numba where it is installed, else this one."""
+    """Return the module of loops over a history: numba's if installed, else this."""
     try:
         from mrsa_watch import _loops
     except ImportError:
@@ -143,7 +150,7 @@ def grow(
 def ratios(
     top: Words, bottom: Words, one: np.uint64, prime: np.uint64, inverse: np.uint64
 ) -> Words:
-    """Do what `_loops.ratios` does: products of pairs, of pairs of pairs ... share one inverse."""
+    """Do as `_loops.ratios`: products of pairs, then of those, share one inverse."""
     is_zero = bottom == _ZERO
     levels = [np.where(is_zero, one, bottom)]
     while len(levels[-1]) > 1:
@@ -200,6 +207,7 @@ def solve_lower(lower: np.ndarray, right: np.ndarray) -> None:
     """Do what `_loops.solve_lower` does."""
     for j in range(len(right)):
         right[j] /= lower[j, j]
+        # by columns, where `_loops` goes by rows: hence other last digits
         right[j + 1 :] -= np.multiply.outer(lower[j + 1 :, j], right[j])
 
 

@@ -1,4 +1,4 @@
-"""Watches a participation log: what it leaks after each sum, as lines that are kept once each.
+"""Watches a participation log: the leaks after each sum, in lines kept once each.
 
 The log is the only state: a restart reads it from its first line, by the same steps,
 and gets the same values to the last digit.
@@ -33,7 +33,8 @@ class Drifting(NamedTuple):
     """The leakage of updates that drift.
 
     Attributes:
-        name: `"update"`, of one round, or `"lasting"`: what lasts of a client's updates.
+        name: `"update"`, of one round, or `"lasting"`: the lasting part of a client's
+            updates.
         worst: The worst hidden one.
         words: The sentence on it.
     """
@@ -64,7 +65,7 @@ class Watched:
     drifting: tuple[Drifting, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
-        """Return it as plain values for JSON; clients who were exposed before are only counted."""
+        """Return plain values for JSON; clients exposed before are only counted."""
         line = self.line
         state = self.state
         content: dict[str, Any] = {
@@ -217,17 +218,18 @@ _HELP = {
     "weak_t_lower": "weak T is at least this",
     "weak_t_upper": "weak T is at most this",
     "strong_t": "clients in the smallest set that always moves together",
-    "hidden_among": "size of a single sum that would hide the worst client equally well; "
-    "absent if not known",
+    "hidden_among": "size of a single sum that would hide the worst client equally "
+    "well; absent if not known",
     "last_round": "round of the last sum",
     "breaches": "requirements that do not hold, or are not known to",
-    "update_hidden_among": "size of a single sum that would hide the worst update of one "
-    "round equally well, if clients are alike and updates drift as set; absent if not "
-    "known",
-    "lasting_hidden_among": "size of a single sum that would hide what lasts of the worst "
-    "client's updates equally well, if clients are alike and the share set never "
+    "update_hidden_among": "size of a single sum that would hide the worst update of "
+    "one round equally well, if clients are alike and updates drift as set; absent if "
+    "not known",
+    "lasting_hidden_among": "size of a single sum that would hide what lasts of the "
+    "worst client's updates equally well, if clients are alike and the share set never "
     "changes; absent if not known",
-    "parts": "parts of the vector, of which the worst is reported; absent without parts",
+    "parts": "parts of the vector, of which the worst is reported; "
+    "absent without parts",
 }
 
 
@@ -243,7 +245,8 @@ def to_metrics(watched: Watched, log: str) -> str:
         >>> gate = Gate(fail_below=4)
         >>> _ = gate.add(["anna", "bob", "cleo"])
         >>> import mrsa_watch.logs as logs
-        >>> line = logs.SumLine(0, 7, 0, "learnt", ("anna",), None, None, {}, None, None, 2)
+        >>> rest = None, None, {}, None, None, 2
+        >>> line = logs.SumLine(0, 7, 0, "learnt", ("anna",), *rest)
         >>> watched = Watched(line, gate.state, (), gate.state.breaches, "secagg")
         >>> print(to_metrics(watched, "log.jsonl").splitlines()[-5])
         mrsa_watch_last_round{log="log.jsonl"} 7
@@ -276,7 +279,7 @@ def to_metrics(watched: Watched, log: str) -> str:
 
 
 class Kept:
-    """Lines of a file that has one for each sum, however often it was begun again; a context.
+    """Lines of a file with one per sum, however often it was begun; a context.
 
     Lines that are there already must be the same; a torn last one is taken away.
     Another process that keeps lines in the file is an error at once.
@@ -334,7 +337,7 @@ class Kept:
 
 
 def _lines(path: pathlib.Path, poll_seconds: float | None) -> Iterator[bytes]:
-    """Follow a file after a look at its kind, and another one where it came only now."""
+    """Follow a file after a look at its kind, and one more if it came only later."""
     _check_kind(path, must_be_there=poll_seconds is None)
     for number, line in enumerate(follow(path, poll_seconds=poll_seconds)):
         if not number:
@@ -369,7 +372,7 @@ def print_sums(
     warn: Callable[[str], None],
     goes_on: Callable[[], bool] = lambda: True,
 ) -> bool:
-    """Print a line for each learnt sum of a log, and return whether a requirement did not hold.
+    """Print a line per learnt sum of a log; return if a requirement did not hold.
 
     Args:
         file: The log.

@@ -53,8 +53,8 @@ from typing import Any
 REALS = "over the real numbers"
 KNOWN_RANGE = (
     "This is over the real numbers. Values known to be whole numbers of a small range, "
-    "such as bits or votes, may follow from sums that expose no client. A sum of n bits "
-    "that is 0 or n reveals all of them."
+    "such as bits or votes, may follow from sums that expose no client. A sum of n "
+    "bits that is 0 or n reveals all of them."
 )
 FORMAT = "mrsa-jax certificate"
 VERSION = 1
@@ -101,8 +101,8 @@ CLIENT = "client|cid|user|node|participant|device|partition|site"
 KEYS = dict(
     line.split(": ")
     for line in """\
-certificate: no short proof,format,version,made by,log,reading,clients,rounds,sums,coalition,\
-kernel,claims
+certificate: no short proof,format,version,made by,log,reading,clients,rounds,sums,\
+coalition,kernel,claims
 certificate of parts: format,version,made by,log,reading,parts
 part: part,no short proof,clients,rounds,sums,coalition,kernel,claims
 log: name,sha256
@@ -250,7 +250,8 @@ def alike_client(name: str) -> Any:
 
 
 def latin(name: str) -> str:
-    """Return a name in the Latin letters that its letters look like, without invisible marks."""
+    """Return a name in the Latin letters it looks like, without invisible marks."""
+    # UTF-8 that was read in another encoding is turned back
     for encoding in ("cp1252", "latin-1"):
         with contextlib.suppress(UnicodeError):
             name = name.encode(encoding).decode()
@@ -308,7 +309,7 @@ def put(entries: Entries, key: Any, weight: Fraction) -> None:
 
 
 def is_plain(reading: Any) -> bool:
-    """Return whether a reading takes a whole log, from columns whose names say what they are."""
+    """Return whether a reading takes a whole log, from columns of clear names."""
     columns = reading.get("columns", (ROUND, CLIENT))
     j, i = (str(name).lower() for name in columns[:2])
     named = reading.get("header", 1) or reading["layout"] == "matrix"
@@ -317,7 +318,7 @@ def is_plain(reading: Any) -> bool:
 
 
 def read_log(data: bytes, reading: Any, spend: Any = abs) -> tuple[Entries, list[str]]:
-    """Return the weights of (round, client), where not zero, of a log, and what was left out.
+    """Return a log's nonzero weights of (round, client), and the ignored rest.
 
     A sum of a part of the vector has the part as a third in its keys, and behind its
     round's name.
@@ -337,7 +338,7 @@ def read_log(data: bytes, reading: Any, spend: Any = abs) -> tuple[Entries, list
 
 
 def read_table(lines: Any, reading: Any) -> tuple[Entries, list[str]]:
-    """Read a table, of which the first line shows the delimiter, and whether it is a header."""
+    """Read a table whose first line shows the delimiter, and if it is a header."""
     lines = (line.rstrip("\n") for line in lines if line.strip())
     first = next(lines, "{")
     need(first.lstrip()[0] not in "{[", "no table")
@@ -439,7 +440,7 @@ def read_rows(names: list[str], rows: Any, reading: Any) -> tuple[Entries, list[
 
 
 def read_lines(lines: Any) -> tuple[Entries, list[str]]:
-    """Read a participation log of mrsa-jax: JSON Lines, a sum per line, headers in between."""
+    """Read mrsa-jax's participation log: JSON Lines, a sum each, and headers."""
     run = -1
     count = 0
     sums: dict[Any, Any] = {}
@@ -489,7 +490,10 @@ def read_lines(lines: Any) -> tuple[Entries, list[str]]:
 
 
 def are_independent(vectors: list[list[int]], modulus: int) -> bool:
-    """Return whether elimination modulo any number has units as pivots: a minor is not zero."""
+    """Return whether elimination modulo a number, prime or not, has units as pivots.
+
+    If it has, a minor is not zero.
+    """
     echelon: list[tuple[int, list[int]]] = []
     for vector in vectors:
         rest = [value % modulus for value in vector]
@@ -533,7 +537,7 @@ class Checker:
         self.left -= steps
 
     def load(self, data: bytes) -> list[dict[str, Any]]:
-        """Return the content of a certificate, of each part of the vector if it is of parts."""
+        """Return a certificate's content, by parts of the vector if it has any."""
         need(len(data) <= MOST_BYTES, f"more than {MOST_BYTES} bytes")
         # counted before parsing, which would need memory for all of them
         items = sum(map(data.count, (b",", b"[", b"{")))
@@ -554,7 +558,7 @@ class Checker:
         return [self.checked({**content, **each}, each["part"]) for each in parts]
 
     def checked(self, content: Any, part: Any = None) -> dict[str, Any]:
-        """Return the content of a certificate that has all it needs, and nothing else."""
+        """Return the content of a certificate with all it needs and no more."""
         whole = content
         if part is not None:
             whole = {key: value for key, value in content.items() if key != "part"}
@@ -643,7 +647,7 @@ class Checker:
         return str(work(claim))
 
     def is_matrix(self, log: bytes, parts: Any = ()) -> str:
-        """Check that the log is the certificate's, and gives its matrix when it is read again.
+        """Check that the log is the certificate's, and gives its matrix again.
 
         Of a certificate of parts: those of all parts that are in it.
         """
@@ -662,7 +666,10 @@ class Checker:
             f"its parts of the vector are {listed(sorted(names)) or 'none'}",
         )
         how = json.dumps(reading)
-        agree = f"of the log as it is read; if you agree to that, add --reading {shlex.quote(how)}"
+        agree = (
+            "of the log as it is read; "
+            f"if you agree to that, add --reading {shlex.quote(how)}"
+        )
         for each in parts or [self]:
             self.spend(len(entries) * bool(parts))
             of_part = {
@@ -691,7 +698,7 @@ class Checker:
         return u
 
     def combination(self, terms: Any) -> dict[int, int]:
-        """Return z M where it is not zero; z is given by pairs of a sum and an integer."""
+        """Return z M where not zero; z has pairs of a sum and an integer."""
         total: dict[int, int] = collections.defaultdict(int)
         factors = [z for _, z in terms]
         for j, text in zip(places([j for j, _ in terms], len(self.rows)), factors):
@@ -707,7 +714,7 @@ class Checker:
         self.most[what] = min(most, self.most.get(what, most))
 
     def check_exposed(self, claim: Any) -> str:
-        """Check that a combination has one client, and others only who join the server."""
+        """Check that a combination has one client, others only in the coalition."""
         (i,) = places(claim["clients"], len(self.names))
         others = places(claim["others"], len(self.names))
         total = self.combination(claim["combination"])
@@ -723,7 +730,7 @@ class Checker:
         return f"client {self.names[i]} is exposed{joined}"
 
     def check_not_exposed(self, claim: Any) -> str:
-        """Check that each client moves with another, or is not zero in some vector u."""
+        """Check that each client moves with another, or is nonzero in some u."""
         clients = places(claim["clients"], len(self.names))
         are_others = clients and self.known.keys().isdisjoint(clients)
         need(are_others, "the server knows some of their updates")
@@ -772,7 +779,7 @@ class Checker:
         return f"the rank is {rank}"
 
     def check_plain_sum(self, claim: Any) -> str:
-        """Count the clients in a combination; in a plain sum all have the same coefficient."""
+        """Count the clients of a combination; in a plain sum coefficients agree."""
         total = self.combination(claim["combination"])
         clients = sum(self.sizes[k] for k in total)
         is_right = 0 < clients == integer(claim["value"])
@@ -788,7 +795,7 @@ class Checker:
     check_weak_T_at_most = check_plain_sum
 
     def check_weak_T_at_least(self, claim: Any) -> str:
-        """Check by classes, by all small sets of classes, or by shares that add up to 1."""
+        """Check by classes, by small sets of classes, or by shares that add to 1."""
         value = integer(claim["value"], 1)
         by = claim["by"]
         most = min(self.sizes, default=0)
@@ -830,7 +837,7 @@ class Checker:
         return f"weak T is at least {value}, by {by}"
 
     def all_independent(self, points: list[Any], limit: int) -> bool:
-        """Return whether sets of points (clients, row of U) with few clients are independent."""
+        """Return whether sets of points (client, row of U) are independent."""
         self.spend(3 * len(points) + 20)
         points = [point for point in points if point[0] <= limit]
         prime = self.prime
@@ -838,6 +845,7 @@ class Checker:
         if not all(any(vector) for _, vector in points):
             return False
         sizes = itertools.accumulate(size for size, _ in points[:4])
+        # the most points that a set within the limit may have; 4 stands for more
         few = sum(size <= limit for size in sizes)
         plane: list[tuple[int, ...]] = []
         is_plane = few == 3 and all(vector[0] for _, vector in points)
@@ -873,7 +881,7 @@ class Checker:
         return True
 
     def check_hidden_among_at_least(self, claim: Any) -> str:
-        """Check that no y = z M has y_i^2 / |y|^2 above 1 / value, by the class or a vector u."""
+        """Check that no y = z M has y_i^2 / |y|^2 above 1 / value, by class or u."""
         clients = places(claim["clients"], len(self.names))
         value = number(claim["value"])
         (k,) = {self.class_of[i] for i in clients}
@@ -890,7 +898,10 @@ class Checker:
             rest = sum(squares) - squares[k]
         need(rest > 0 and (value - self.sizes[k]) * rest <= square, "less is shown")
         self.among[k] = max(value, self.among[k])
-        return f"hidden among at least {value}: {', '.join(self.names[i] for i in clients)}"
+        return (
+            f"hidden among at least {value}: "
+            f"{', '.join(self.names[i] for i in clients)}"
+        )
 
     def follows(
         self, what: str, sign: str, value: Any, names: Any, others: Any
@@ -925,7 +936,7 @@ class Checker:
 
 
 def shows(parts: list[Checker], text: str) -> str:
-    """Check that something that is asked for follows of the worst of all parts, or of the whole."""
+    """Check that a requested claim follows from the worst part, or from the whole."""
     what, sign, value, names, others = asked_for(text)
     several = parts[0].part is not None
     is_possible = what != "rank" or not several
@@ -967,7 +978,7 @@ def check(
     coalition: Any = None,
     reading: Any = None,
 ) -> list[tuple[str, str]]:
-    """Return a status and words for the certificate, the log, each claim and what is asked for."""
+    """Return a status and words for the certificate, log, claims and requests."""
     outcomes: list[tuple[str, str]] = []
 
     def attempt(label: str, work: Any, argument: Any) -> str:
@@ -1029,7 +1040,7 @@ def check(
 
 
 def main(words: list[str] | None = None) -> int:
-    """Check the files that are named on the command line, and return the exit status."""
+    """Check the files on the command line, and return the exit status."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     add = parser.add_argument
     add("certificate")

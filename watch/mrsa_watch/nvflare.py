@@ -37,7 +37,7 @@ __all__ = ["ParticipationRecorder"]
 
 
 class ParticipationRecorder(FLComponent):
-    """A component of NVFlare's server that writes a participation log (`live.Recorder`).
+    """A component for NVFlare's server that writes a log (`live.Recorder`).
 
     Add it to the server of a job:
     `job.to_server(ParticipationRecorder("/logs/x.jsonl"))`. A line is written when a

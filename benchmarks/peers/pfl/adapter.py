@@ -63,8 +63,10 @@ class Workload:
         model = PyTorchModel(
             self.network,
             local_optimizer_create=torch.optim.SGD,
+            # a step of 1 puts the model at the average of the clients' models
             central_optimizer=torch.optim.SGD(self.network.parameters(), lr=1.0),
         )
+        # pfl asks for one user after another: these come round by round
         queue = iter(self.users)
         data = FederatedDataset(
             lambda user: Dataset(self.users[user]), lambda: next(queue)

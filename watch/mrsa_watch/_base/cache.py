@@ -1,4 +1,4 @@
-"""Where compiled code may be kept: a help where it works, and a condition of nothing."""
+"""Places for compiled code: a help where it works, and a condition of nothing."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def may_write(folder: pathlib.Path) -> bool:
 
 @functools.cache
 def say_not_kept(variable: str, why: str) -> None:
-    """Say once that compiled code is not kept, and which variable names a folder for it.
+    """Say once that compiled code is not kept, and which variable names its folder.
 
     Args:
         variable: Name of the environment variable.

@@ -7,9 +7,9 @@ starts without numba.
 
 numba compiles a loop again for every type that it meets. Where int64 meets uint64,
 products turn signed and comparisons are made in float64: residues of 61 bits lose their
-last digits in silence. A loop in which uint64 meets signed integers, or a float unasked,
-does not compile here, and none is loaded that was compiled without this check, or with
-other loops or constants than today's.
+last digits in silence. A loop in which uint64 meets signed integers, or a float
+unasked, does not compile here, and none is loaded that was compiled without this check,
+or with other loops or constants than today's.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def _is_wide(part: Any) -> bool:
 
 
 def _is_mixed(operation: Any, sources: Iterable[Any]) -> bool:
-    """Return whether uint64 meets what is not unsigned; a comparison with a constant is exact."""
+    """Return whether uint64 meets other kinds; comparing with a constant is exact."""
     met = [part for source in sources for part in _parts(source)]
     if operation in _COMPARISONS:
         met = [part for part in met if not _is_small_constant(part)]
@@ -111,7 +111,7 @@ class _IntegersStay(AnalysisPass):
         AnalysisPass.__init__(self)
 
     def run_pass(self, state: Any) -> bool:
-        """Raise where an operation, a call, a variable or the result mixes or loses integers."""
+        """Raise where an operation, variable or result mixes or loses integers."""
         typemap = state.typemap
         returned = []
         for block in state.func_ir.blocks.values():
@@ -159,7 +159,7 @@ class _Loop(JITCodeLibrary):
 
 
 class _Part(_Loop):
-    """Code that is only a part of other loops, which optimise it and make machine code of it."""
+    """Code that is only a part of other loops, which make machine code of it."""
 
     def _optimize_final_module(self) -> None:
         pass
@@ -177,7 +177,7 @@ class _Part(_Loop):
 
 @contextlib.contextmanager
 def _of_parts(codegen: Any) -> Iterator[None]:
-    """Let what a loop calls, numba's own functions among it, be compiled as parts of that loop.
+    """Let functions that a loop calls, also numba's, be compiled as its parts.
 
     Meanwhile memory is not searched for what numba no longer holds: it makes millions
     of objects.
@@ -201,7 +201,7 @@ def _of_parts(codegen: Any) -> Iterator[None]:
 
 
 class IntegerCompiler(CompilerBase):
-    """numba's own compiler, the check after its inference of types, and one machine code a loop.
+    """numba's own compiler with a check of integers and one machine code per loop.
 
     numba optimises each function that a loop calls by itself, makes machine code of it
     that nobody runs, and does so again for the loop that it is a part of.
@@ -228,7 +228,7 @@ class IntegerCompiler(CompilerBase):
 
 
 def call_by_part(loop: Any, part: Any) -> None:
-    """Let other loops that call a loop take its part, compiled once for each kind of integer.
+    """Let other loops call a loop's part, compiled once for each kind of integer.
 
     A constant among the arguments is a separate type for numba, which would compile it
     again.
@@ -248,7 +248,7 @@ def call_by_part(loop: Any, part: Any) -> None:
 
 
 class LoopCache(FunctionCache):
-    """numba's cache of machine code, without entries that this check or a change makes void.
+    """numba's cache of machine code, without entries that a change makes void.
 
     numba looks at a function's own file alone; loops that it calls and constants from
     elsewhere are part of its machine code as well.
@@ -287,7 +287,7 @@ _CHECK = hashlib.sha256(inspect.getsource(sys.modules[__name__]).encode()).hexdi
 
 
 def _compiled_in(function: Any, parts: dict[Any, str]) -> dict[Any, str]:
-    """Return the code that a function's machine code is made of, that of all it calls too."""
+    """Return the code in a function's machine code, with that of all it calls."""
     if function not in parts:
         text, names = _code(function.__code__)
         values = {name: function.__globals__.get(name) for name in sorted(set(names))}

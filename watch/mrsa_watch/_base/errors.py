@@ -35,17 +35,17 @@ class MrsaError(Exception):
 
 
 class ConfigurationError(MrsaError, ValueError):
-    """An argument or a setting breaks a rule; the message names argument, rule and value."""
+    """An argument or a setting breaks a rule; the message names both and the value."""
 
 
 class _FileError(MrsaError, OSError):
     def __str__(self) -> str:
-        """Return the message (an `OSError` of other arguments prints a number before it)."""
+        """Return the message, before which a plain `OSError` prints a number."""
         return str(self.args[0]) if self.args else ""
 
 
 class DataNotFoundError(_FileError, FileNotFoundError):
-    """A data set is not where it was looked for; the message says where and how to get it."""
+    """A data set is not where it was looked for; the message says how to get it."""
 
 
 class OutputExistsError(_FileError, FileExistsError):
@@ -78,7 +78,8 @@ def writing(
         ...         raise OSError(errno.ENOSPC, "No space left on device")
         ... except StoreError as error:
         ...     print(error)
-        `recipe_file` must have room to be written; got 'x.csv': no space is left on its disk
+        `recipe_file` must have room to be written; got 'x.csv': no space is left
+        on its disk
     """
     try:
         yield
@@ -129,7 +130,8 @@ def require_methods(value: Any, argument: str, *names: str) -> None:
         >>> require_methods(5, "aggregator", "init", "aggregate")
         Traceback (most recent call last):
         ...
-        mrsa_jax.ConfigurationError: `aggregator` must have methods init, aggregate; got 5
+        mrsa_jax.ConfigurationError: `aggregator` must have methods init,
+        aggregate; got 5
     """
     # mappings and sets have a method `update`, of another meaning
     has_all = all(callable(getattr(value, name, None)) for name in names)
@@ -138,7 +140,7 @@ def require_methods(value: Any, argument: str, *names: str) -> None:
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """Return a sentence that names the closest of `known` and lists them, all but those of many.
+    """Return a sentence with the closest of `known` and a list, all but those of many.
 
     Examples:
         >>> nearest("unifrom", ["uniform", "weighted"])
@@ -153,7 +155,7 @@ def nearest(name: str, known: Iterable[str]) -> str:
 
 
 def shortened(value: Any) -> str:
-    """Return a value as a message shows it: as Python writes it, cut where it is long."""
+    """Return a value as a message shows it: as in Python, cut where it is long."""
     try:
         text = repr(value)
     except (RecursionError, ValueError):  # too deep, or an integer of too many digits
@@ -173,7 +175,7 @@ def is_integer(value: Any) -> bool:
 
 
 def is_number(value: Any) -> bool:
-    """Return whether a value is one real number, an array of shape () included, and no bool."""
+    """Return whether a value is one real number and no bool; shape () counts."""
     kind = getattr(getattr(value, "dtype", None), "kind", None)
     if kind is not None:
         return kind in ("f", "i", "u") and getattr(value, "ndim", 0) == 0
@@ -223,7 +225,8 @@ def check_count(
         >>> check_count(3.0, "num_classes", minimum=2)
         Traceback (most recent call last):
         ...
-        mrsa_jax.ConfigurationError: `num_classes` must be an integer of at least 2; got 3.0
+        mrsa_jax.ConfigurationError: `num_classes` must be an integer of at
+        least 2; got 3.0
     """
     if rule is None:
         rule = "must be a positive integer"
@@ -236,7 +239,7 @@ def check_count(
 
 
 def check_size(value: Any, argument: str) -> int:
-    """Return a positive integer that 32 bits hold, such as a number of clients or rounds."""
+    """Return a positive integer that fits 32 bits, such as a number of clients."""
     size = check_integer(value, argument, 1)
     require(size < 2**31, argument, "must be below 2**31", value)
     return size
@@ -249,7 +252,8 @@ def check_known(value: Any, argument: str, known: Iterable[str], kind: str) -> s
         >>> check_known("mena", "statistic", ("mean", "median"), "a known statistic")
         Traceback (most recent call last):
         ...
-        mrsa_jax.ConfigurationError: `statistic` must be a known statistic: did you mean ...
+        mrsa_jax.ConfigurationError: `statistic` must be a known statistic:
+        did you mean ...
     """
     names = tuple(known)
     # to look for the nearest takes longer
@@ -319,7 +323,7 @@ def check_inside(value: Any, argument: str) -> float:
 
 
 def check_blind(depends_on_data: Any, argument: str, *received: Any) -> None:
-    """Raise unless a scheme declares that it does not use data: else no epsilon describes it.
+    """Raise unless a scheme declares that it uses no data: else it has no epsilon.
 
     The epsilons of sums with noise assume that their members are public. If clients'
     data decide which clients take part, the participation itself reveals something
@@ -336,7 +340,8 @@ def check_blind(depends_on_data: Any, argument: str, *received: Any) -> None:
         >>> check_blind(True, "scheme", "power_of_choice:12")
         Traceback (most recent call last):
         ...
-        mrsa_jax.ConfigurationError: `scheme` must not look at what clients have learnt...
+        mrsa_jax.ConfigurationError: `scheme` must not look at what clients
+        have learnt...
     """
     rule = (
         "must say whether it looks at what clients have learnt, or else noise in the "
@@ -351,8 +356,9 @@ def check_blind(depends_on_data: Any, argument: str, *received: Any) -> None:
     require(not depends_on_data, argument, rule, *received)
 
 
-# A hint to install names the requirement, never this package: a requirement is installed
-# in the same way with a wheel, with a clone, and if no registry has the package's name.
+# A hint to install names the requirement, never this package: a requirement is
+# installed in the same way with a wheel, with a clone, and if no registry has the
+# package's name.
 
 _TFDS = "tensorflow-datasets>=4.9.10 importlib_resources>=6"
 EXTRAS = {

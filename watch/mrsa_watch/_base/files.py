@@ -1,4 +1,4 @@
-"""Paths that users write, and files that are written as a whole, wherever their path leads."""
+"""Paths that users write, and files written as a whole, wherever their path leads."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def user_path(path: str | os.PathLike[str], argument: str = "path") -> pathlib.P
 
 
 def write_whole(path: pathlib.Path, text: str, argument: str = "out") -> None:
-    """Write a text file, so that whoever reads it meanwhile reads the old one or the new one.
+    """Write a text file so that readers meanwhile get the old one or the new one.
 
     A link stays, and the file behind it is written. A device or a pipe is written into,
     and never replaced.
@@ -48,6 +48,7 @@ def write_whole(path: pathlib.Path, text: str, argument: str = "out") -> None:
     """
     content = text.encode("utf-8", "backslashreplace")
     with writing(path, argument):
+        # else a link would be replaced, and the file behind it stay old
         target = pathlib.Path(os.path.realpath(path))
         if target.exists() and not stat.S_ISREG(target.stat().st_mode):
             _write_into(target, content)
@@ -67,6 +68,7 @@ def _replace(target: pathlib.Path, content: bytes) -> None:
         part.write_bytes(content)
         if target.exists():
             part.chmod(stat.S_IMODE(target.stat().st_mode))
+        # atomic: readers get the old content or the new
         part.replace(target)
     finally:
         part.unlink(missing_ok=True)

@@ -1,4 +1,4 @@
-"""Small pieces of HTML that notebooks and reports share: escaped, bounded, readable anywhere.
+"""Small pieces of HTML that notebooks and reports share: escaped and bounded.
 
 What is shown in a notebook carries its few styles in its own tags and no colours, so
 that it reads on a light and on a dark page. Nothing here imports NumPy or JAX.
@@ -84,7 +84,7 @@ def _cut(text: str, most: int) -> str:
 
 
 def brief(value: Any) -> str:
-    """Return a dataclass or named tuple as Python writes it, with arrays named and tuples cut.
+    """Return a dataclass or named tuple as Python writes it, but bounded in length.
 
     For `__repr__ = brief` in the class: nothing of an array is printed but its type,
     its shape and its least and largest numbers, of numbers without axes themselves; of
@@ -133,7 +133,7 @@ def told(value: Any) -> str:
     frozen_default=True, eq_default=False, field_specifiers=(dataclasses.field,)
 )
 def finding(cls: type[_Result]) -> type[_Result]:
-    """Make a frozen dataclass that prints as `told`, or as `brief` where it has no `_rows`.
+    """Make a frozen dataclass print as `told`, or as `brief` where it has no `_rows`.
 
     It compares by value.
     """
@@ -142,14 +142,14 @@ def finding(cls: type[_Result]) -> type[_Result]:
 
 
 def brief_tuple(cls: type[_Result]) -> type[_Result]:
-    """Make a named tuple print as `brief`, and show itself in a notebook as `telling`."""
+    """Make a named tuple print as `brief`, and as `telling` in a notebook."""
     cls.__repr__ = brief  # type: ignore[method-assign]
     cls._repr_html_ = telling  # type: ignore[attr-defined]
     return cls
 
 
 def telling(value: Any) -> str:
-    """Return the same as a table for a notebook, or the fields of what tells nothing of itself.
+    """Return the same as a table for a notebook, or else the fields of an object.
 
     For `_repr_html_ = telling` in the class. Its title, sentences or notes stand around
     the table.
@@ -196,7 +196,7 @@ def _brief(value: Any, is_secret: bool = False) -> str:
 
 
 def _with_range(value: Any, kind: str) -> str:
-    """Return an array by its numbers, as far as they are known and few enough to look at."""
+    """Return an array by its numbers, if they are known and few enough to look at."""
     try:
         jax = sys.modules.get("jax")
         is_traced = jax is not None and isinstance(value, jax.core.Tracer)
@@ -219,12 +219,14 @@ def _with_range(value: Any, kind: str) -> str:
 
 
 def number(value: Any, digits: int = 4) -> str:
-    """Return a number as tables show it: whole ones whole, others with few digits, "-" for none.
+    """Return a number as tables show it: whole, with few digits, or "-" for none.
 
     Examples:
-        >>> [number(value) for value in (0.30000001, 12.0, 1234567, 0.000123456, 2e-9, -0.0)]
+        >>> values = 0.30000001, 12.0, 1234567, 0.000123456, 2e-9, -0.0
+        >>> [number(value) for value in values]
         ['0.3', '12', '1,234,567', '0.0001235', '2e-9', '0']
-        >>> [number(value) for value in (float("nan"), float("-inf"), 98765.4321, 1.5e20)]
+        >>> values = float("nan"), float("-inf"), 98765.4321, 1.5e20
+        >>> [number(value) for value in values]
         ['-', '-inf', '98,765', '1.5e20']
     """
     if value is None or value != value:
@@ -253,13 +255,13 @@ def counted(count: Any, noun: str) -> str:
 
 
 def hidden_words(size: float | None) -> str:
-    """Return the size of a sum that would hide a client equally well, in short: "1" if exposed.
+    """Return the size of a sum that hides a client equally well: "1" if exposed.
 
     None and nan are values that floats cannot decide.
 
     Examples:
-        >>> hidden_words(1.0), hidden_words(12.0), hidden_words(1.0004), hidden_words(2.7441)
-        ('1', '12.00', '1.0004', '2.74')
+        >>> [hidden_words(size) for size in (1.0, 12.0, 1.0004, 2.7441)]
+        ['1', '12.00', '1.0004', '2.74']
         >>> hidden_words(1.0 + 2**-52), hidden_words(10001.0)
         ('just above 1', '10,001')
     """
@@ -275,7 +277,7 @@ def hidden_words(size: float | None) -> str:
 
 
 def _first(values: Iterable[Any]) -> list[Any]:
-    """Return the first values only: more are never shown, and there may be very many."""
+    """Return the first values only: there may be very many, and no more are shown."""
     return list(itertools.islice(values, _MOST_CHARACTERS))
 
 
@@ -324,7 +326,10 @@ def _row(row: Sequence[Any], width: int) -> str:
         return f'<tr><th colspan="{width}" style="{style}">{tidy(row[0])}</th></tr>'
     name, *values = row
     cells = "".join(f'<td style="{_CELL}">{tidy(cell)}</td>' for cell in values)
-    return f'<tr><th scope="row" style="{_CELL};font-weight:normal">{tidy(name)}</th>{cells}</tr>'
+    return (
+        f'<tr><th scope="row" style="{_CELL};font-weight:normal">'
+        f"{tidy(name)}</th>{cells}</tr>"
+    )
 
 
 def card(
@@ -336,7 +341,7 @@ def card(
 
 
 def plain_settings(config: Any) -> dict[str, Any]:
-    """Return a dataclass of settings as nested mappings of plain values, every field among them.
+    """Return a dataclass of settings as nested mappings of plain values.
 
     Examples:
         >>> @dataclasses.dataclass(frozen=True)
@@ -357,7 +362,7 @@ def plain_settings(config: Any) -> dict[str, Any]:
 
 
 def differs(value: Any, default: Any) -> bool:
-    """Return whether a setting is not its default; lists and tuples are the same thing."""
+    """Return whether a setting is not its default; lists and tuples are alike."""
     if isinstance(value, list | tuple) and isinstance(default, list | tuple):
         return list(value) != list(default)
     return bool(value != default)
@@ -397,7 +402,7 @@ def settings_rows(
 
 
 def config_repr(config: Any) -> str:
-    """Return a dataclass of settings as HTML: changed values in bold, a long one folded.
+    """Return a dataclass of settings as HTML: changed values bold, a long one folded.
 
     A class of settings shows itself so in a notebook if it is a `Shown`.
     """

@@ -24,7 +24,7 @@ _BASES = (2, 3, 5, 7, 11, 13, 17, 19, 23, 29, 31, 37)
 
 
 def draw_primes(count: int, without: Sequence[int] = ()) -> tuple[int, ...]:
-    """Return different primes between 2**30 and 2**32 / 3.5, drawn from the system's randomness.
+    """Draw different primes between 2**30 and 2**32 / 3.5 by the system's randomness.
 
     Nobody who writes a matrix can know them, so that a non-zero integer of b bits, of
     which fewer than b / 30 such primes are divisors, is zero modulo each of k of them
@@ -39,7 +39,7 @@ def draw_primes(count: int, without: Sequence[int] = ()) -> tuple[int, ...]:
 
 
 def draw_wide_primes(count: int, without: Sequence[int] = ()) -> tuple[int, ...]:
-    """Return different primes between 2**60 and 2**61, drawn from the system's randomness.
+    """Draw different primes between 2**60 and 2**61 by the system's randomness.
 
     For integers on the host that grow as data comes: two of them err with a chance that
     no such growth exhausts (`wide_error_bits`).
@@ -53,7 +53,7 @@ def draw_wide_primes(count: int, without: Sequence[int] = ()) -> tuple[int, ...]
 
 
 def wide_error_bits(minor_bits: float, count: int, cases: int = 1) -> int:
-    """Return k such that `draw_wide_primes` err with a chance below 2**-k, as `error_bits`."""
+    """Return k such that `draw_wide_primes` err with a chance below 2**-k."""
     odds = NUM_WIDE_PRIMES / max(1.0, minor_bits / _WIDE_BITS)
     return max(0, math.floor(count * math.log2(odds) - math.log2(cases)))
 
@@ -70,12 +70,14 @@ def is_prime(number: int) -> bool:
     if number < 2 or any(number % base == 0 for base in _BASES):
         return number in _BASES
     rest = number - 1
+    # number - 1 is 2**twos times an odd number
     twos = (rest & -rest).bit_length() - 1
     # four suffice below 3,215,031,751
     for base in _BASES if number >> 31 else _BASES[:4]:
         value = pow(base, rest >> twos, number)
         if value in (1, rest):
             continue
+        # modulo a prime, 1 has no square roots but 1 and -1
         for _ in range(twos - 1):
             value = value * value % number
             if value == rest:

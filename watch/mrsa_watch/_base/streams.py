@@ -81,7 +81,7 @@ codecs.register_error(_PLAIN_LETTERS, _plain_letters)
 
 @contextlib.contextmanager
 def outlets() -> Iterator[Outlet]:
-    """Put standard output and standard error behind an `Outlet` each, and give that of output."""
+    """Put both standard streams behind an `Outlet` each, and return that of output."""
     before = sys.stdout, sys.stderr
     out = Outlet(before[0])
     sys.stdout, sys.stderr = cast("Any", (out, Outlet(before[1])))

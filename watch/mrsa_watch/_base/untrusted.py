@@ -160,7 +160,7 @@ class _Xz(io.RawIOBase):
 
 
 def printable(value: Any, keep: str = "") -> str:
-    r"""Return a value as text in which nothing commands a terminal or hides what is written.
+    r"""Return a value as text that can neither command a terminal nor hide a part.
 
     Control and format characters (escapes, line breaks, marks that turn the direction
     of writing) and halves of characters stand as their codes.

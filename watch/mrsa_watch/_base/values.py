@@ -21,7 +21,7 @@ def words_of(text: str) -> tuple[str, ...]:
 
 
 def by_value(cls: _Class) -> _Class:
-    """Let the values of a class, a dataclass or a named tuple, compare and hash by their contents.
+    """Let instances of a dataclass or named tuple compare and hash by their contents.
 
     What Python generates compares arrays with `==`, which gives arrays, and does not
     hash them. A class that says itself how its values compare keeps that.

@@ -1,4 +1,4 @@
-"""Clients of Flower's SecAgg+ that unmask whole blocks only, whatever the server asks."""
+"""Clients of Flower's SecAgg+ that unmask whole blocks only, for any server."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class RefusedError(MrsaError, ValueError):
 def whole_blocks(
     blocks: Mapping[int, Hashable], colluders: int = 0
 ) -> Callable[[Message, Context, Next], Message]:
-    """Return a mod that refuses rounds which could part a block; put it before `secaggplus_mod`.
+    """Return a mod that refuses rounds which part a block, for before `secaggplus_mod`.
 
     The blocks must be fixed and known to every client before the training, and not be
     chosen by the server. A client then sends its update only if the shares of all its
@@ -65,6 +65,7 @@ def whole_blocks(
     is_table = isinstance(blocks, Mapping) and len(blocks) > 0
     require(is_table, "blocks", "must name the block of every node", blocks)
     block_of = dict(blocks)
+    # any two sets of this many clients share one that is no colluder
     least = (len(block_of) + check_integer(colluders, "colluders", 0)) // 2 + 1
     members: dict[Hashable, set[int]] = {}
     for node, block in block_of.items():

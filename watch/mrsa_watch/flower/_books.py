@@ -1,4 +1,4 @@
-"""The line of each round, the clients that the gate allows, and those that a selector chooses.
+"""The line of each round, the clients that the gate allows, and the selected ones.
 
 Nothing here knows Flower: nodes are numbers or text.
 """
@@ -26,7 +26,7 @@ class GateLike(Protocol):
     """A gate that is asked before a round, such as `live.Gate`."""
 
     def check(self, candidates: Sequence[Mapping[str, Any]]) -> Sequence[Any]:
-        """Return an answer with `allowed`, `leave_out` and `reason` for each cohort's weights."""
+        """Return `allowed`, `leave_out` and `reason` for each cohort's weights."""
         ...
 
     def add(self, clients: Collection[str], weights: Any = None) -> Any:

@@ -27,7 +27,7 @@ _SECRET_BYTES = 32
 def pseudonym_mod(
     message: Message, context: Context, call_next: Callable[[Message, Context], Message]
 ) -> Message:
-    """Add the node's pseudonym to its reply: a mod for `app.query("pseudonym")` of a client app.
+    """Add the node's pseudonym to its reply: a mod for `app.query("pseudonym")`.
 
     The secret is 32 random bytes in a file that its owner alone can read, made at first
     use. A node's configuration names the file (`--node-config 'secret="/path"'`).
@@ -61,12 +61,13 @@ def _pseudonym(node_config: Any) -> str:
 
 
 def _kept_secret(path: pathlib.Path) -> bytes:
-    """Return the secret, made as a whole if there is none, by one of those who start at once."""
+    """Return the secret; if there is none, one of those who start makes it."""
     if not path.exists():
         handle, draft = tempfile.mkstemp(dir=path.parent)  # readable by its owner alone
         try:
             with open(handle, "wb") as file:
                 file.write(secrets.token_bytes(_SECRET_BYTES))
+            # a link never replaces a file: of several processes, the first one wins
             with contextlib.suppress(FileExistsError):
                 os.link(draft, path)
         finally:

@@ -1,4 +1,4 @@
-"""Strategies that record, and that select, around any of Flower's two kinds of strategies.
+"""Strategies that record and select, around either of Flower's two kinds.
 
 First Flower's grid and its client manager, seen through a filter.
 """
@@ -157,7 +157,7 @@ class FitWrapper(_Wrapper, Strategy):
     def configure_fit(
         self, server_round: int, parameters: Parameters, client_manager: ClientManager
     ) -> list[tuple[ClientProxy, FitIns]]:
-        """Return whom to ask and what: nobody where the gate forbids it or none can be chosen."""
+        """Return the clients to ask, with the task; none if the gate forbids it."""
         self.books.close()
         if self.books.chooser is None:
             plan = self.strategy.configure_fit(server_round, parameters, client_manager)
@@ -214,7 +214,7 @@ class MessageWrapper(_Wrapper, MessageStrategy):
     def configure_train(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
-        """Return the messages; none where the gate forbids the round or nobody can be chosen."""
+        """Return the messages; none if the gate forbids the round or finds no one."""
         self.books.close()
         self._identify([grid])
         if self.books.chooser is None:
@@ -245,7 +245,7 @@ class MessageWrapper(_Wrapper, MessageStrategy):
 
 
 def _node(proxy: ClientProxy) -> Any:
-    """Return a client's node; those of Flower's old server have only the text of an address."""
+    """Return a client's node; in Flower's old server, the text of an address."""
     return getattr(proxy, "node_id", proxy.cid)
 
 
@@ -280,7 +280,7 @@ def record(
     name: Callable[[Any], Any] = str,
     part: str | None = None,
 ) -> Any:
-    """Return a strategy that records the members of each sum, and otherwise acts as the given one.
+    """Return a strategy that records members of sums, and acts as the given one.
 
     The line of a round is on the disk before the strategy sees the aggregate, so no sum
     is learnt that the log lacks. Weights are the clients' `num_examples`, which the

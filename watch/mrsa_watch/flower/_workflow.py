@@ -1,4 +1,4 @@
-"""Flower's SecAgg+ with its losses recorded, mended where they stop it, and with whole blocks.
+"""Flower's SecAgg+ with losses recorded, mended where they stop it, and whole blocks.
 
 What differs from `flwr.server.workflow.SecAggPlusWorkflow`, on the server alone:
 
@@ -130,7 +130,7 @@ class SecAggPlus(SecAggPlusWorkflow):
 
 
 class _Stage(GridView):
-    """A stage's messages: who is lost is noted, and the rest of a broken block is dropped."""
+    """A stage's messages: the lost are noted, the rest of broken blocks dropped."""
 
     def __init__(
         self, grid: Grid, books: Books, name: str, policy: SplitPolicy

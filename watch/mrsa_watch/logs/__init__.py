@@ -1,4 +1,4 @@
-"""Readers of the participation logs of other systems, and the format of this package's own."""
+"""Readers of other systems' participation logs, and the format of this package."""
 
 from mrsa_watch._base.late import late_names
 

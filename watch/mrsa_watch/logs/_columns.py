@@ -75,7 +75,7 @@ class Columns(NamedTuple):
 
 
 def conditions(where: Any) -> tuple[tuple[str, tuple[str, ...]], ...]:
-    """Return conditions on columns as pairs of a column and the texts of which one must stand.
+    """Return conditions on columns: pairs of a column and the texts to accept.
 
     Args:
         where: `"column=text,text"`, several such, or a mapping of columns to a text or
@@ -146,7 +146,7 @@ def _chosen_names(options: Layout, where: Iterable[str]) -> list[str]:
 
 
 def find(table: Table) -> Columns | None:
-    """Return the places of the columns; None if round or client is neither named nor known."""
+    """Return the columns' places; None if round or client is not named nor known."""
     names = table.names
     options = table.options
     check_ignored(table)
@@ -224,7 +224,7 @@ def plain_name(name: str) -> str:
 
 
 def is_members(plain: str) -> bool:
-    """Return whether a name in small letters is of the clients in a sum, one or several."""
+    """Return whether a name in small letters is of the client or clients in a sum."""
     return plain in CLIENT_NAMES or _MEMBERS.fullmatch(plain) is not None
 
 

@@ -71,7 +71,7 @@ class Refusal(ConfigurationError):
 def refuse(
     source: Source, where: str, expected: str, received: str, /, **decisions: Any
 ) -> NoReturn:
-    """Raise the error that ends in the command which reads the log by these decisions."""
+    """Raise an error that ends in the command to read the log by these decisions."""
     options = dataclasses.replace(source.options, **decisions)
     doubt = f"{where}: expected {expected}; found {received}"
     raise Refusal(doubt, source.path, options)

@@ -1,4 +1,4 @@
-"""Participation logs in text: rows of round and client under a header, or a matrix of 0 and 1.
+"""Participation logs in text: rows of round and client, or a matrix of 0 and 1.
 
 A row is a line: a quote that does not end on its line would swallow the rows below it,
 and is a fault. Each field is kept once, as a number for what stands in it; line numbers
@@ -116,7 +116,7 @@ def read_csv(path: pathlib.Path, options: Layout) -> ParticipationLog:
 
 
 def _is_numbered(text: _Text, table: Table) -> bool:
-    """Return whether a first line of numbers is a header of clients, above a matrix of 0 and 1.
+    """Return whether a first line of numbers is a header of clients of a matrix.
 
     Of few fields it may be a round, a client and a weight instead.
     """
@@ -229,7 +229,7 @@ def _count_breaks(data: bytes) -> int:
 
 
 def _delimiter(line: str) -> str | None:
-    """Return the delimiter of a line; None for spaces between numbers, as NumPy writes them."""
+    """Return a line's delimiter; None for spaces between numbers, as in NumPy."""
     mark = max(_DELIMITERS, key=line.count)
     if mark in line:
         return mark
@@ -322,7 +322,7 @@ def _pieces(text: _Text) -> Iterator[_Text]:
 
 
 def _plain_fields(text: _Text, width: int) -> list[str] | None:
-    """Return all fields, row after row, of a text without quotes that is as it should be."""
+    """Return all fields, row after row, of a regular text without quotes."""
     data = text.data.replace(b"\r\n", b"\n").removesuffix(b"\n") + b"\n"
     mark = text.delimiter
     if mark is None or b'"' in data or b"\r" in data:

@@ -54,7 +54,7 @@ def read_table(table: Table) -> ParticipationLog:
 
 
 def read_unnamed(table: Table) -> ParticipationLog:
-    """Return the history of a long table without a header: round, client and maybe weight.
+    """Return the history of a long table of round, client, maybe weight, no header.
 
     Raises:
         ConfigurationError: As `read_table`.
@@ -63,7 +63,7 @@ def read_unnamed(table: Table) -> ParticipationLog:
 
 
 def _undecided(rows: Chosen) -> dict[int, Guess]:
-    """Return the columns that wait for a decision by their places, with a guess at each."""
+    """Return columns that wait for a decision, by place, with a guess at each."""
     table = rows.table
     of_rows = Rows(sums_of_rows(rows).column.codes, rows.clients.codes)
     guesses: dict[int, Guess | None] = {}
@@ -111,7 +111,7 @@ def _listed(table: Table, places: Iterable[int], *, with_values: bool) -> str:
 
 
 def _decided(rows: Chosen, undecided: Mapping[int, Guess]) -> Layout:
-    """Return settings that leave nothing undecided, by one kind of guess after another."""
+    """Return settings that leave nothing undecided, by one guess after another."""
     table = rows.table
     while undecided:
         # conditions first: the rows and sums that they leave decide the other guesses

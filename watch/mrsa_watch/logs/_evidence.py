@@ -1,4 +1,4 @@
-"""Evidence in a line of the log: the digests that clients signed, and their signatures."""
+"""Evidence in a line of the log: the clients' signed digests and signatures."""
 
 from __future__ import annotations
 

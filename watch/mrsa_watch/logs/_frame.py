@@ -116,7 +116,7 @@ def read_parquet(path: pathlib.Path, options: Layout) -> ParticipationLog:
 
 @contextlib.contextmanager
 def _decoding(name: str, expected: str) -> Iterator[None]:
-    """Name the file where a decoder fails on it: of a broken one it raises whatever it meets."""
+    """Name the file where a decoder fails: on a broken one it may raise any error."""
     try:
         yield
     except ConfigurationError:
@@ -247,7 +247,7 @@ def _with_index(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def _column(values: pd.Series) -> Column | None:
-    """Return a column of a table, None where a value is missing; None for nested values."""
+    """Return a column of a table, None for a missing value; None if nested."""
     missing = values.isna().tolist()
     plain = [
         None if is_missing else _plain(value)

@@ -1,4 +1,4 @@
-"""Columns that nobody used: which of them wait for the user's word, and a guess at that word.
+"""Columns that nobody used: those that wait for the user's word, and a guess at it.
 
 Merged sums always look safer than they are, so that a column is passed over only where
 it cannot tell sums, rows or weights apart: where it is constant in each sum, or holds
@@ -37,7 +37,7 @@ class Guess(NamedTuple):
 
 
 class Rows(NamedTuple):
-    """The rows that are kept: their sums, as far as they are distinguished, and their clients."""
+    """The rows that are kept: their sums, if distinguished, and their clients."""
 
     sums: np.ndarray
     clients: np.ndarray
@@ -66,7 +66,7 @@ def guess(plain: str, column: Column | None, rows: Rows) -> Guess | None:
 
 
 def _of_sums(plain: str, column: Column) -> Guess | None:
-    """Return the guess at a column that is constant in each sum: some may not have been made."""
+    """Return the guess at a column constant per sum: some may not have been made."""
     texts = column.names
     good = _words.good_texts(plain, texts)
     if good is not None and _is_flag_of_what_else(plain, texts):
@@ -135,7 +135,7 @@ def _are_normalised(values: np.ndarray, rows: Rows) -> bool:
 
 
 def _comes_in_groups(codes: np.ndarray, sums: np.ndarray) -> bool:
-    """Return whether each value in a sum of several is of two rows or more, as a time of sums."""
+    """Return whether values in larger sums are of two rows or more, as times are."""
     _, first, counts = np.unique(
         joined([sums, codes]), return_index=True, return_counts=True
     )

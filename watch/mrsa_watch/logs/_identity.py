@@ -41,8 +41,8 @@ def client_text(client: Any, argument: str = "clients") -> str:
 
     Examples:
         >>> import numpy as np
-        >>> client_text("anna"), client_text(7), client_text(np.int64(7)), client_text(7.0)
-        ('anna', '7', '7', '7')
+        >>> [client_text(name) for name in ("anna", 7, np.int64(7), 7.0)]
+        ['anna', '7', '7', '7']
         >>> client_text("null")
         Traceback (most recent call last):
         ...
@@ -80,7 +80,7 @@ def _text_of(client: Any, argument: str) -> str:
 
 
 def _text_of_float(client: Any, argument: str) -> str:
-    """Return a whole number that a table of floats holds, if no other integer shares its float."""
+    """Return a whole number of a table of floats if no other integer is its float."""
     rule = (
         "must be text or integers (a float from 2**53 on stands for several integers)"
     )
@@ -115,7 +115,7 @@ _NOTHING = frozenset(
 
 
 def names_nobody(text: str) -> bool:
-    """Return whether a text stands for a missing value, or holds no letter and no digit.
+    """Return whether a text means a missing value, or has no letter and no digit.
 
     Examples:
         >>> [names_nobody(text) for text in ("", "None", "N/A", "?", "--", "anna", "7")]
@@ -179,8 +179,10 @@ def likeness(name: Any) -> Any:
         (True, True)
         >>> likeness("10.0.0.7:5001") == likeness("ipv4:10.0.0.7:5002")
         True
-        >>> likeness("site-1") == likeness("site-11"), likeness("node:1") == likeness("node:2")
-        (False, False)
+        >>> likeness("site-1") == likeness("site-11")
+        False
+        >>> likeness("node:1") == likeness("node:2")
+        False
     """
     if not isinstance(name, str):
         number = number_of(name)
@@ -217,7 +219,7 @@ def _likeness_of_plain(text: str) -> Any:
 
 
 def _unescaped(text: str) -> str:
-    """Return a text with letters where codes stood for them, as in URLs, HTML and JSON."""
+    """Return a text with letters instead of codes, as in URLs, HTML and JSON."""
     if "%" in text:
         from urllib.parse import unquote
 
@@ -232,7 +234,7 @@ def _unescaped(text: str) -> str:
 
 
 def _latin(text: str) -> str:
-    """Return a text in small letters with the Latin letters that its letters look like."""
+    """Return a text in small letters, by the Latin letters that it looks like."""
     # its UTF-8 may have been read as another encoding
     for encoding in ("cp1252", "latin-1"):
         with contextlib.suppress(UnicodeError):

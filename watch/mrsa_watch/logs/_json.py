@@ -40,7 +40,7 @@ def load_value(line: bytes, where: str, number: Callable[[str], Any]) -> Any:
 
 
 def load_items(text: str, where: str, number: Callable[[str], Any]) -> Iterator[Any]:
-    """Yield the elements of a JSON array one after the other, of which no more is held than one."""
+    """Yield the elements of a JSON array one after the other, holding only one."""
     # element by element: the whole array would need many times the memory of its text
     decoder = _decoder(number)
     space = re.compile(r"\s*")

@@ -1,4 +1,4 @@
-"""The participation log that this package writes, version 1: JSON Lines, one sum per line.
+"""The participation log that this package writes: version 1, JSON Lines, one per sum.
 
 A header names the system and the kind of aggregation, and stands again each time a
 recorder starts on the file; each line below it is a sum, whole or not there. Whatever
@@ -137,9 +137,11 @@ class LineParser:
 
     Examples:
         >>> parser = LineParser("log.jsonl")
-        >>> parser.feed(b'{"format": "mrsa-jax participation log", "version": 1, "system": "my", '
-        ...             b'"aggregation": "secagg+", "pseudonyms": null, "run": 0}\n')
-        >>> line = parser.feed(b'{"round": 7, "clients": ["anna", "bob"], "weights": [1, "1/3"]}')
+        >>> parser.feed(b'{"format": "mrsa-jax participation log", "version": 1, '
+        ...             b'"system": "my", "aggregation": "secagg+", '
+        ...             b'"pseudonyms": null, "run": 0}\n')
+        >>> line = parser.feed(b'{"round": 7, "clients": ["anna", "bob"], '
+        ...                    b'"weights": [1, "1/3"]}')
         >>> line.key, line.clients, line.weights
         ((0, 7, 0), ('anna', 'bob'), (Fraction(1, 1), Fraction(1, 3)))
     """
@@ -160,7 +162,7 @@ class LineParser:
         self._parts = PartNames()
 
     def feed(self, line: bytes) -> SumLine | None:
-        """Return the sum of the next line; None for a header, a repetition or a torn line.
+        """Return the next line's sum; None for a header, repetition or torn line.
 
         Args:
             line: A complete line, with or without its end.
@@ -218,7 +220,7 @@ class LineParser:
                 yield read
 
     def forget(self, line: SumLine | None) -> None:
-        """Take back the last line, a sum or a header (None) that could not be written."""
+        """Take back the last line, a sum or header (None), if it was not written."""
         self.line -= 1
         if line is None:
             del self.headers[-1]
@@ -229,7 +231,7 @@ class LineParser:
         self._parts.forget()
 
     def _new_names(self, line: SumLine, where: str) -> dict[Any, str]:
-        """Return the names that no line before had, or raise where one may be another's."""
+        """Return names that no line before had; raise if one may be another's."""
         lost = itertools.chain(*line.lost.values())
         try:
             new = self._names.new([*line.clients, *(line.asked or ()), *lost])
@@ -257,8 +259,8 @@ class LineParser:
             if header.pseudonyms != first.pseudonyms:
                 fault(
                     where,
-                    f"pseudonyms of the salt of line {first.line} ({first.pseudonyms}): "
-                    "with another, clients would count twice",
+                    f"pseudonyms of the salt of line {first.line} "
+                    f"({first.pseudonyms}): with another, clients would count twice",
                     str(header.pseudonyms),
                 )
             if header.run <= last.run:
@@ -272,7 +274,7 @@ class LineParser:
 
 
 def load_exactly(line: bytes, where: str) -> Any:
-    """Return the JSON value of a line, its numbers exactly, or raise naming the place."""
+    """Return the JSON value of a line with exact numbers, or raise with the place."""
     return load_value(line, where, _exactly)
 
 
@@ -372,7 +374,7 @@ def _check_sets(
     lost: dict[str, tuple[str, ...]],
     where: str,
 ) -> None:
-    """Raise where who was asked, who was lost and who is in the sum contradict each other."""
+    """Raise where asked, lost and members of a sum contradict each other."""
     inside = set(clients)
     missing: set[str] = set()
 

@@ -27,7 +27,7 @@ _ROW_BYTES = 20  # that a row needs while rows are put in their order, about
 
 
 def check_cells(rows: Chosen) -> None:
-    """Refuse cells that may hold several clients each, unless names are kept as they are."""
+    """Refuse cells that may hold several clients, unless names are kept as is."""
     options = rows.table.options
     clients = rows.clients
     if options.odd_names == "keep":
@@ -53,8 +53,10 @@ def separator_of(texts: Sequence[str]) -> str | None:
     """Return the mark between the clients of one cell; None where each has one client.
 
     Examples:
-        >>> separator_of(["3;5", "7"]), separator_of(["[3, 5]"]), separator_of(["clinic, north"])
-        (';', ',', None)
+        >>> separator_of(["3;5", "7"]), separator_of(["[3, 5]"])
+        (';', ',')
+        >>> separator_of(["clinic, north"]) is None
+        True
     """
     lists = [
         text for text in texts if text.startswith("[") and _BRACKETED.fullmatch(text)
@@ -71,7 +73,7 @@ def separator_of(texts: Sequence[str]) -> str | None:
 
 
 def _are_lists(cells: Sequence[Sequence[str]], mark: str, names: set[str]) -> bool:
-    """Return whether cells that hold a mark are lists of clients, by the parts between marks."""
+    """Return whether cells with a mark are lists, by the parts between marks."""
     parts = [part for cell in cells for part in cell]
     if len(parts) == len(cells):  # nothing on one side of the mark
         return False
@@ -112,7 +114,7 @@ def _form(text: str) -> str:
 
 
 def split(text: str, mark: str) -> list[str]:
-    """Return the parts of a cell, without the brackets and quotes of lists of Python and JSON."""
+    """Return the parts of a cell without brackets and quotes of Python and JSON."""
     text = text.strip()
     if _BRACKETED.fullmatch(text):
         text = text[1:-1]
@@ -188,7 +190,7 @@ def _lengths(cells: Sequence[Sequence[Any]]) -> np.ndarray:
 def check_decimals(
     texts: Sequence[str], where: str, source: Source, *, has_points: bool
 ) -> None:
-    """Refuse numbers that are others by another decimal mark, unless the user has said which.
+    """Refuse numbers that differ by decimal mark, unless the user has chosen one.
 
     Args:
         texts: Numbers as they are written.
@@ -214,7 +216,7 @@ def check_decimals(
 
 
 def as_numbers(column: Column, options: Layout) -> Column:
-    """Return a column whose texts are the numbers that they stand for, where they are any."""
+    """Return a column with numbers instead of the texts that stand for them."""
     if options.decimal == "ask":
         return column
     names = []

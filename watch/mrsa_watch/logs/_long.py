@@ -84,7 +84,7 @@ def first_return(sums: np.ndarray, clients: np.ndarray) -> int | None:
 
 
 def _starts_anew(sums: np.ndarray, clients: np.ndarray) -> bool:
-    """Return whether sums ascend except at few rows, in a file that is not sorted by clients."""
+    """Return if sums ascend except at few rows, in a file not sorted by clients."""
     falls = int((sums[1:] < sums[:-1]).sum())
     blocks = 1 + int((clients[1:] != clients[:-1]).sum())
     return 0 < 4 * falls <= len(sums) and blocks > len(np.unique(clients))
@@ -138,7 +138,7 @@ class Sums(NamedTuple):
 
 
 def sums_of_rows(rows: Chosen) -> Sums:
-    """Return the sum of each row, by its round, what distinguishes sums, and restarts if they do.
+    """Return the sum of each row, by round, distinguishing columns and restarts.
 
     Each of several sums (a job, a group, a part of the vector) has a separate order,
     whose rows may be between those of others.
@@ -202,7 +202,7 @@ def sums_of_rows(rows: Chosen) -> Sums:
 
 
 def assemble(rows: Chosen) -> ParticipationLog:
-    """Return the matrix of a table with a row for each participation, or name its first fault."""
+    """Return the matrix of a table with a row per participation, or its first fault."""
     table = rows.table
     if rows.rounds.codes.size == 0:
         fault(table.path, "rows of participation after the header", "none")
@@ -317,7 +317,7 @@ def _of_whole_groups(odd: Odd, names: Sequence[Any]) -> Odd:
 
 
 def _is_rare(name: Any, rows: Chosen) -> bool:
-    """Return whether a mark of nothing is in few rounds, as a value that is missing is."""
+    """Return whether a mark of nothing is in few rounds, like a missing value."""
     code = rows.clients.names.index(name)
     rounds = rows.rounds.codes
     count = len(np.unique(rounds[rows.clients.codes == code]))
@@ -325,7 +325,7 @@ def _is_rare(name: Any, rows: Chosen) -> bool:
 
 
 def _check_parts(part: Column, locate: Callable[[int], str]) -> None:
-    """Raise for a part of the vector that is no name, or may be another's, or for too many."""
+    """Raise for a part of the vector without a name, too like another, or too many."""
     first = dict(zip(*np.unique(part.codes, return_index=True), strict=True))
     names = {code: part.names[code] for code in first if _is_name(part.names[code])}
     for code, name in names.items():
@@ -343,7 +343,7 @@ def _check_parts(part: Column, locate: Callable[[int], str]) -> None:
 
 
 def _refuse_return(rows: Chosen, sums: Column, row: int) -> NoReturn:
-    """Refuse a round that continues after others, in a file in the order of its rounds."""
+    """Refuse a round that resumes after others, in a file in order of rounds."""
     refuse(
         rows.table,
         rows.locate(row),
@@ -434,6 +434,7 @@ def _check_repeats(
     fault(
         locate(second),
         "each client once in a round (--sum-columns COLUMN tells its sums apart, "
-        "--restarts new where it begins anew; of a row that is there twice one must go)",
+        "--restarts new where it begins anew; "
+        "of a row that is there twice one must go)",
         f"client {client!r} in round {label!r} again, first in {locate(first)}",
     )

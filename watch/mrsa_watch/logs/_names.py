@@ -1,4 +1,4 @@
-"""Faults in logs, values as messages show them, and the names of parts of the vector."""
+"""Faults in logs, values as messages show them, and names of the vector's parts."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class PartNames:
         self._fresh: dict[Any, str] = {}
 
     def check(self, part: str | None, where: str) -> str | None:
-        """Return a part that is new; raise for one that may be another, or one too many."""
+        """Return a new part; raise if it may be another, or is one too many."""
         if part is None:
             return None
         text = ascii(part)[:80]

@@ -29,7 +29,7 @@ def parse_decimal(text: str) -> Fraction | None:
 
 
 def parse_number(text: str) -> Fraction | None:
-    """Return the number that a text stands for, a fraction or a truth value too, or None."""
+    """Return the number that a text stands for, or None; fractions and truths count."""
     text = text.strip()
     if len(text) <= _MOST_DIGITS and _RATIO.fullmatch(text):
         return Fraction(text)
@@ -38,7 +38,7 @@ def parse_number(text: str) -> Fraction | None:
 
 
 def is_grouped(texts: Iterable[str], mark: str) -> bool:
-    """Return whether a mark in numbers may group thousands, of all numbers that have it.
+    """Return whether a mark may group thousands, in all numbers that have it.
 
     Examples:
         >>> is_grouped(["1.500", "900"], "."), is_grouped(["1.500", "0.25"], ".")
@@ -72,7 +72,7 @@ def decimal_number(text: str, decimal: str) -> Fraction | None:
 
 
 def convention_of(texts: Sequence[str], *, has_points: bool) -> str | None:
-    """Return the likely decimal mark of numbers that can be read in two ways; None for others.
+    """Return the likely decimal mark of ambiguous numbers; None for others.
 
     Args:
         texts: Numbers as they are written.
@@ -91,7 +91,7 @@ def convention_of(texts: Sequence[str], *, has_points: bool) -> str | None:
 
 
 def common_denominator(weights: Iterable[Fraction]) -> int | None:
-    """Return a common denominator; None if it is so large that it serves to stop a reader.
+    """Return a common denominator; None if it is so large that it stops readers.
 
     Of a thousand weights of 300 digits it would have 300,000, and so would each of
     them.
@@ -105,7 +105,7 @@ def common_denominator(weights: Iterable[Fraction]) -> int | None:
 
 
 def exact_weight(value: Any) -> Fraction | None:
-    """Return a weight that is written exactly: an integer, a fraction or text such as "3/7".
+    """Return a weight written exactly: an integer, a fraction or text like "3/7".
 
     None of all else: of floats, which rarely are what was meant, and of what is not
     positive.
@@ -129,8 +129,8 @@ def exact_value(value: Any) -> Fraction | None:
     None of what is no finite number, and of bools.
 
     Examples:
-        >>> exact_value(0.5), exact_value(-3), exact_value(True), exact_value(float("nan"))
-        (Fraction(1, 2), Fraction(-3, 1), None, None)
+        >>> [exact_value(value) for value in (0.5, -3, True, float("nan"))]
+        [Fraction(1, 2), Fraction(-3, 1), None, None]
     """
     if isinstance(value, bool) or not isinstance(value, numbers.Real | decimal.Decimal):
         return None

@@ -1,4 +1,4 @@
-"""The lines in which NVFlare's log says whose contribution its aggregator took, as a history."""
+"""The contributions that NVFlare's log says its aggregator took, as a history."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ _Sum = tuple[_Source, int]  # and its round
 
 
 def read_nvflare(path: pathlib.Path, options: Layout) -> ParticipationLog:
-    """Read a server's log, `log.txt` or `log.json`: accepted contributions, a sum per round."""
+    """Read accepted contributions from a `log.txt` or `log.json`: a sum per round."""
     accepted: list[_Sum] = []
     clients: list[str] = []
     lines: list[int] = []

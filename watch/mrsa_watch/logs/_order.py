@@ -1,4 +1,4 @@
-"""The order of rounds: as their names show it, as the file has it, or as the user says."""
+"""The order of rounds: by their names, by the file, or as the user says."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ _INSTANT = re.compile(
 
 
 def resolved(column: Column, how: str) -> tuple[str, bool]:
-    """Return whether rounds are "sorted" or as in the "file", and whether their order is known."""
+    """Return if rounds are "sorted" or as in the "file", and if that is known."""
     if how != "auto":
         return how, True
     return ("sorted", True) if _shows_order(column) else ("file", False)
 
 
 def in_order(column: Column, how: str) -> np.ndarray:
-    """Return the places of the names in order of time (or of their names, for clients)."""
+    """Return the places of names in order of time (or of names, for clients)."""
     used, first = np.unique(column.codes, return_index=True)
     if how == "file":
         return used[np.argsort(first)]
@@ -98,7 +98,7 @@ def _varying_numbers(texts: Sequence[str]) -> int:
 
 
 def _instants(names: Sequence[Any]) -> list[Any] | None:
-    """Return names as instants, where all are dates and times that begin with the year."""
+    """Return names as instants, if all are dates and times with the year first."""
     instants = []
     zones = set()
     for name in names:

@@ -38,7 +38,7 @@ def read_jsonl(path: pathlib.Path, options: Layout) -> ParticipationLog:
 def sums_of(
     path: pathlib.Path, memory_bytes: int
 ) -> tuple[LineParser, Iterator[SumLine]] | None:
-    """Return the sums of a participation log and their parser; None for a log of another kind.
+    """Return a participation log's sums and parser; None for another kind of log.
 
     Args:
         path: The file.
@@ -171,7 +171,7 @@ def _history(
 
 
 def _rounds(sums: Sequence[_Sum]) -> tuple[int | str, ...]:
-    """Return the name of each sum: its round, with the run and the sum where there are others.
+    """Return the name of each sum: its round, with run and sum if there are others.
 
     The part of the vector, if it is of one, stands behind it in brackets.
     """

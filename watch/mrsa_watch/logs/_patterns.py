@@ -82,7 +82,7 @@ class Patterns:
         self.usual = min(usual, key=self._rank, default=None)
 
     def _rank(self, pattern: Pattern) -> tuple[int, int]:
-        """Return a key by which the most specific comes first, and of these the most frequent."""
+        """Return a key that sorts by specific patterns, then by frequent ones."""
         return max(pattern[0], _HEX), -self._counts[pattern]
 
     def is_usual(self, text: str) -> bool:
@@ -90,11 +90,11 @@ class Patterns:
         return self.usual is not None and self.usual in self._of[text]
 
     def is_of(self, text: str, kinds: Collection[int]) -> bool:
-        """Return whether a name has the pattern of most names, and that is of some kinds."""
+        """Return whether a name has the pattern of most, and of some kinds."""
         return self.usual is not None and self.usual[0] in kinds and self.is_usual(text)
 
     def is_odd(self, text: str, *, of_columns: bool) -> bool:
-        """Return whether a name has another pattern than most, and no second frequent one.
+        """Return whether a name departs from most, and no second is frequent.
 
         Columns of words among numbered clients are flags and counts more often than
         clients.
@@ -111,12 +111,12 @@ class Patterns:
         return True
 
     def is_odd_negative(self, text: str) -> bool:
-        """Return whether a name is a negative integer, as marks of nothing are, and most not."""
+        """Return whether a name, unlike most, is a negative integer as marks are."""
         return 2 * self._negative <= self._total and bool(_NEGATIVE.fullmatch(text))
 
 
 def _has_letters(texts: Sequence[str]) -> bool:
-    """Return whether hexadecimal numbers of one length have letters; others are decimal ones."""
+    """Return whether hexadecimals of one length have letters; others are decimal."""
     digits = [text.casefold().removeprefix("0x") for text in texts]
     with_letters = sum(any(map(str.isalpha, text)) for text in digits)
     has_digits = any(map(str.isdigit, "".join(digits)))
@@ -167,10 +167,11 @@ def _words_of(text: str) -> list[str]:
 
 
 def says_no_client(text: str) -> bool:
-    """Return whether the words of a name say that it is a role, a figure of all, or a heading.
+    """Return whether the words of a name mean a role, a total or a heading.
 
     Examples:
-        >>> [says_no_client(text) for text in ("Server", "grand total", "rank0", "anna", "c1")]
+        >>> texts = "Server", "grand total", "rank0", "anna", "c1"
+        >>> [says_no_client(text) for text in texts]
         [True, True, True, False, False]
     """
     words = _words_of(text)
@@ -180,7 +181,7 @@ def says_no_client(text: str) -> bool:
 
 
 def says_column(text: str, plain: str) -> bool:
-    """Return whether the words of a column's name say that it is one of a training's figures."""
+    """Return whether a column's name is one of a training's figures."""
     return not _COLUMNS.isdisjoint(_words_of(text)) or bool(_FLAG.fullmatch(plain))
 
 
@@ -202,7 +203,8 @@ def is_rounded(name: Any) -> bool:
     """Return whether a number may stand for several integers: its last digits are lost.
 
     Examples:
-        >>> [is_rounded(name) for name in ("1.58E+18", "7.000e+00", 2.0**53, "12e4", "17")]
+        >>> names = "1.58E+18", "7.000e+00", 2.0**53, "12e4", "17"
+        >>> [is_rounded(name) for name in names]
         [True, False, True, True, False]
     """
     if isinstance(name, float):
@@ -219,7 +221,7 @@ def is_rounded(name: Any) -> bool:
 
 
 def not_whole(names: Iterable[Any], patterns: Patterns) -> list[Any]:
-    """Return identifiers that may be several: rounded, cut short, dates, without last digits."""
+    """Return identifiers that may be several: rounded, cut short, or dates."""
     doubtful = []
     long = []
     for name in names:

@@ -1,4 +1,4 @@
-"""JSON of other systems as rows: an object for each client, or for each round with its clients.
+"""JSON of other systems as rows: objects per client, or per round with its clients.
 
 A record of a round lists its clients, alone or with values of each
 (`"num_examples": [10, 20]`), or maps each to a value. Only a list whose name says that
@@ -119,7 +119,7 @@ def _records_in(fields: Mapping[str, Any], path: str) -> list[dict[str, Any]] | 
 def rows_of(
     records: Callable[[], Iterator[Record]], source: Source
 ) -> tuple[Layout, Iterator[Record]]:
-    """Return settings that name the column of the clients, and a row for each client of a record.
+    """Return settings with the column of clients, and a row for each in a record.
 
     Args:
         records: Yields the objects of the file, each time from the first.
@@ -155,7 +155,7 @@ class _List:
 
 
 def _lists_in(records: Callable[[], Iterator[Record]]) -> dict[str, _List]:
-    """Return the keys that hold lists, or mappings of clients, by what their names say."""
+    """Return the keys that hold lists, or mappings of clients, by their names."""
     lists: dict[str, _List] = {}
     count = 0
     for _, fields in records():

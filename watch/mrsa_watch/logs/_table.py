@@ -1,4 +1,4 @@
-"""From the rows of a log to a participation matrix with names, and the checks on the way.
+"""From the rows of a log to a matrix with names, and the checks on the way.
 
 Every reader hands its rows over as codes into lists of names; a fault is named by the
 place that the reader gives for a row.
@@ -29,7 +29,7 @@ _INTEGER = re.compile(r"0|-?[1-9][0-9]{0,299}")
 @dataclasses.dataclass(frozen=True)
 @by_value
 class ParticipationLog:
-    """A participation history with the names that its system gave to rounds and clients.
+    """A participation history with its system's names of rounds and clients.
 
     Attributes:
         participation: P, bool `[rounds, clients]`, or integer weights (object for large
@@ -90,7 +90,7 @@ class ParticipationLog:
         )
 
     def by_part(self) -> dict[str | None, ParticipationLog]:
-        """Return the sums of each part of the vector as a separate log, by the part's name.
+        """Return the sums of each part of the vector as a log, by its name.
 
         A sum of whole updates is learnt in every part, so its row is in each of these
         logs; what whole updates alone reveal, they reveal in every part too. Clients in
@@ -100,8 +100,8 @@ class ParticipationLog:
         Examples:
             >>> from mrsa_watch.logs import ParticipationLog
             >>> import numpy as np
-            >>> log = ParticipationLog(np.eye(3, dtype=bool), (1, 2, 3), ("a", "b", "c"),
-            ...                        parts=("low", None, "high"))
+            >>> sums, parts = np.eye(3, dtype=bool), ("low", None, "high")
+            >>> log = ParticipationLog(sums, (1, 2, 3), ("a", "b", "c"), parts=parts)
             >>> {part: (own.rounds, own.clients) for part, own in log.by_part().items()}
             {'low': ((1, 2), ('a', 'b')), 'high': ((2, 3), ('b', 'c'))}
         """
@@ -222,7 +222,7 @@ def clean(column: Column) -> Column:
 
 
 def whole(names: list[Any], below: int) -> list[Any]:
-    """Return names that are floats since some are missing as the integers that they are.
+    """Return names as integers if they are floats only since some are missing.
 
     Those from `below` on stay floats, by which they are known: several integers share
     each.
@@ -293,7 +293,7 @@ class Alike(NamedTuple):
 
 
 def alike_names(column: Column) -> Iterator[Alike]:
-    """Yield names that are like earlier ones, and not equal, in the order of the rows."""
+    """Yield names that resemble earlier ones, unequal, in the order of rows."""
     # different integers are never alike: the usual case takes no time
     used, first = np.unique(column.codes, return_index=True)
     if all(type(column.names[code]) is int for code in used):

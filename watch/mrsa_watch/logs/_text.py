@@ -43,7 +43,7 @@ def text_of(path: pathlib.Path, memory_bytes: int) -> bytes:
 
 
 def _encoding_of(data: bytes) -> str | None:
-    """Return the encoding of a text that is not in UTF-8, by its mark or by where its NULs are."""
+    """Return the encoding of a text that is not UTF-8, by its mark or its NULs."""
     for mark, encoding in _MARKS.items():
         if data.startswith(mark):
             return encoding

@@ -67,7 +67,7 @@ class Wide(NamedTuple):
 
 
 def wide_columns(table: Table, rule: str = RULE) -> Wide:
-    """Return the places of a wide table's columns; all that are not ignored are clients.
+    """Return the places of a wide table's columns; those not ignored are clients.
 
     Raises:
         ConfigurationError: If a column seems to be something else than a client, or
@@ -101,9 +101,12 @@ def wide_columns(table: Table, rule: str = RULE) -> Wide:
 
 
 def _check_odd(names: Sequence[str], table: Table, rule: str) -> None:
-    """Refuse columns of what may be no client, or of identifiers that may be several."""
+    """Refuse columns of possible non-clients, or of identifiers of several."""
     odd = _odd(names, table.options)
-    expected = f"{rule} (--ignore-columns leaves one out; --odd-names keep takes all as clients)"
+    expected = (
+        f"{rule} (--ignore-columns leaves one out; "
+        "--odd-names keep takes all as clients)"
+    )
     if odd.rounded:
         doubt = f"{examples(odd.rounded)}, {NOT_WHOLE}"
         refuse(table, table.head, expected, doubt, odd_names="keep")
@@ -329,7 +332,7 @@ def _refuse_header(table: Table) -> NoReturn:
 
 
 class _Kinds(NamedTuple):
-    """Places of the rounds, of columns of 0 and 1 that may be clients, and of others."""
+    """Places of the rounds, of possible clients in 0 and 1, and of others."""
 
     rounds: int | None
     clients: list[int]
@@ -347,7 +350,7 @@ def _kinds(table: Table) -> _Kinds:
 
 
 def refuse_others(table: Table) -> None:
-    """Raise if a matrix of 0 and 1 with a column of rounds has columns of something else too."""
+    """Raise if a 0-and-1 matrix with a column of rounds has other columns too."""
     if _sides(table)[0] is None:
         return  # a matrix without names for its rounds: its reader looks at the entries
     kinds = _kinds(table)

@@ -233,7 +233,7 @@ def _strange_metrics(plain: str, texts: Sequence[str]) -> list[str] | None:
 
 
 def _marks(numbers: Sequence[float | None]) -> set[float]:
-    """Return the numbers that stand apart from the others, as marks of what did not happen.
+    """Return numbers apart from the others, as marks of events that did not happen.
 
     Those below 0 among positive ones; 0 where no other is near it; integers far above
     fractions.
@@ -253,5 +253,5 @@ def _marks(numbers: Sequence[float | None]) -> set[float]:
 
 
 def measures(plain: str) -> bool:
-    """Return whether a column's name is of a metric or a time, which no client is called."""
+    """Return whether a column is of a metric or a time, unlike a client's name."""
     return len(plain) > 3 and bool(_TIMES.fullmatch(plain) or _METRICS.search(plain))
