@@ -146,3 +146,70 @@ def test_misuse(covariance: Any, message: str) -> None:
 def test_what_cannot_be_said() -> None:
     with pytest.raises(mj.ConfigurationError, match="`coalition` must not be set with"):
         hidden_among([[1, 1, 1]], covariance=np.eye(3), coalition=[0])
+
+
+# --- a training: what a server that knows C attains
+
+
+def _centred_updates(batch_size: int, rounds: int) -> tuple[np.ndarray, np.ndarray]:
+    """Train softmax regression on digits in blocks of 4.
+
+    Return who was in each sum, and every client's update of each round less their mean,
+    each round divided by its own spread.
+    """
+    data = mj.data.iid(0, mj.data.load("digits", seed=0), 120)
+    model = mj.federated.logistic(10)
+    trainer = mj.federated.local_sgd(model, 0.1, batch_size=batch_size)
+    selector = mj.selection.batch_partitioning(120, 12, 4)
+    online = mj.availability.independent(np.zeros(120))
+    cohorts = np.asarray(mj.selection.rollout(0, selector, online, rounds), bool)
+    parameters = np.asarray(mj.federated.initial_parameters(0, model, (8, 8, 1)))
+    updates = []
+    for number, cohort in enumerate(cohorts):
+        start = parameters.astype(np.float32)
+        sent = mj.federated.client_updates(
+            0, model, start, data, trainer, round_index=number
+        )
+        updates.append(np.asarray(sent, float))
+        parameters = parameters + updates[-1][cohort].mean(axis=0)
+    centred = np.asarray(updates)
+    centred -= centred.mean(axis=1, keepdims=True)
+    spread = np.sqrt((centred**2).sum(axis=(1, 2), keepdims=True) / 120)
+    return cohorts, centred / spread
+
+
+@pytest.mark.slow
+def test_a_server_that_knows_who_resembles_whom_attains_the_prediction() -> None:
+    """The last update of each client, estimated from the sums by the best linear rule."""
+    cohorts, updates = _centred_updates(13, 100)
+    members = np.tile(np.arange(120), (100, 1))
+    drift = mj.federated.measure_drift(updates, members, resemblance=True)
+    assert drift.lasting == 1.0
+    C = np.asarray(drift.resemblance)
+    C = C / np.trace(C) * 120 + 1e-9 * np.eye(120)
+    apart = np.abs(np.subtract.outer(np.arange(100), np.arange(100)))
+    R = drift.memory**apart
+    P = cohorts.astype(float)
+    sums = np.einsum("rn,rnd->rd", P, updates)
+    last = 99 - cohorts[::-1].argmax(axis=0)
+    mean_errors = {}
+    for name, covariance in (("alike", np.eye(120)), ("resembling", C)):
+        inverse = np.linalg.pinv((P @ covariance @ P.T) * R + 1e-9 * np.eye(100))
+        hidden = mj.privacy.hidden_among(
+            cohorts, memory=drift.memory, covariance=covariance, each_round=True
+        )
+        predicted, attained = np.zeros(120), np.zeros(120)
+        for client, number in enumerate(last):
+            joint = (P @ covariance[:, client]) * R[:, number]
+            truth = updates[number, client]
+            error = truth - joint @ inverse @ sums
+            attained[client] = 1 - (error**2).sum() / (truth**2).sum()
+            predicted[client] = 1 / hidden[number, client]
+        mean_errors[name] = abs(predicted.mean() - attained.mean())
+        if name == "resembling":
+            assert mean_errors[name] < 0.02
+            assert abs(predicted.max() - attained.max()) < 0.03
+            assert np.corrcoef(predicted, attained)[0, 1] > 0.95
+        else:
+            # the figure of alike clients is a mean: single clients are far from it
+            assert attained.max() > 2 * predicted.max()
