@@ -328,7 +328,7 @@ def pytest_ignore_collect(
 ) -> bool | None:
     """Spare a tier to import files that hold nothing of it."""
     tier = _tier(config)
-    if tier is None or not collection_path.is_file():
+    if tier is None or collection_path.suffix != ".py":
         return None
     file = collection_path.relative_to(_ROOT).as_posix()
     has_examples = tier == "long" and any(

@@ -72,8 +72,6 @@ def test_python_snippets_run_and_say_what_they_promise() -> None:
     assert np.isclose(mj.privacy.hidden_among(participation).min(), 4.0)  # type: ignore[attr-defined]
     assert names["plain"].certified  # type: ignore[attr-defined]
     assert names["plain"].upper == 3  # type: ignore[attr-defined]
-    assert (names["groups"], names["levels"]) == (((1, 3), (0, 4), (2, 5)), (2, 4, 8))
-    assert names["distorted"][:2] == (54, 216)  # type: ignore[index]
     assert names["bits"] == 20
     result = names["result"]
     assert (result.status, result.is_private) == (0, True)  # type: ignore[attr-defined]

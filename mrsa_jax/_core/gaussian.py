@@ -13,8 +13,8 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from jaxtyping import Float64
 
-from mrsa_jax._core.array_types import Floats
 from mrsa_jax._core.floats import usual_floats
 
 # below it the difference of Mills' ratios is their derivative, integrated
@@ -24,7 +24,7 @@ _LOG_ROOT_2_PI = 0.5 * np.log(2.0 * np.pi)
 
 
 @usual_floats
-def true_positive_rate(mu: object, fpr: object) -> Floats:
+def true_positive_rate(mu: object, fpr: object) -> Float64[np.ndarray, "*_"]:
     """Return the best test's rate of detection at this rate of false alarms.
 
     Examples:
@@ -40,7 +40,7 @@ def true_positive_rate(mu: object, fpr: object) -> Floats:
 
 
 @usual_floats
-def advantage(mu: object) -> Floats:
+def advantage(mu: object) -> Float64[np.ndarray, "*_"]:
     """Return the largest gain over guessing, 2 Phi(mu/2) - 1 = delta(0)."""
     from scipy import special
 
@@ -50,7 +50,7 @@ def advantage(mu: object) -> Floats:
 
 
 @usual_floats
-def delta(mu: object, epsilon: object) -> Floats:
+def delta(mu: object, epsilon: object) -> Float64[np.ndarray, "*_"]:
     """Return delta at epsilon from 0 on, of arrays that broadcast.
 
     Examples:
@@ -93,7 +93,7 @@ def _mills(at: object) -> np.ndarray:
 
 
 @usual_floats
-def epsilon(mu: object, delta: object) -> Floats:
+def epsilon(mu: object, delta: object) -> Float64[np.ndarray, "*_"]:
     """Return the least epsilon >= 0 with delta(epsilon) <= delta.
 
     The root of log delta lies between 0 and mu (z + mu/2), z = sqrt(2 log(1/delta)), as

@@ -208,7 +208,7 @@ class Server:
         self._inbox[client] = message
         return True
 
-    def advertise_keys(self) -> _Mail:
+    def advertise_keys(self) -> dict[int, bytes]:
         """Close step 0 and return `KeyList` for each client of V1."""
         self._close(0)
         both = {i: b"".join(keys) for i, keys in self._keys.items()}
@@ -220,7 +220,7 @@ class Server:
             for i in self._members(1)
         }
 
-    def share_keys(self) -> _Mail:
+    def share_keys(self) -> dict[int, bytes]:
         """Close step 1 and return `ShareList` for each client of V2."""
         self._close(1)
         return {
@@ -230,7 +230,7 @@ class Server:
             for i in self._members(2)
         }
 
-    def masked_input(self) -> _Mail:
+    def masked_input(self) -> dict[int, bytes]:
         """Close step 2, decide who is summed, return V3's `SurvivorList`s.
 
         It names only clients who are summed, the recipient and its neighbours of them
@@ -251,7 +251,7 @@ class Server:
             for i in v3
         }
 
-    def sign_survivors(self) -> _Mail:
+    def sign_survivors(self) -> dict[int, bytes]:
         """Close the consistency check, return a `SignatureList` per signer."""
         self._close(3)
         return {

@@ -37,9 +37,9 @@ def noisy_codes(
 ) -> UInt32[Array, "participants coordinates"]:
     """Encode updates as each client puts them under its pads.
 
-    Its codes and its noise, in the ring. What `ring_average(quantizer, ...,
-    noise=noise)` sums: passed to `protocol.run` the total is the aggregator's
-    `learned`, bit for bit.
+    Its codes and its noise, in the ring. A `ring_average` with this quantizer and noise
+    sums the same: passed to `protocol.run` the total is the aggregator's `learned`, bit
+    for bit.
 
     Args:
         quantizer: Turns updates into codes.

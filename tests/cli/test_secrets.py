@@ -51,7 +51,7 @@ class Secrets:
         recording(_four_step, "_secret_keys", lambda call, keys: [("secret key", keys)])
         recording(
             _four_step,
-            "derive_seeds",
+            "seeds_of_pairs",
             lambda call, seeds: [
                 ("self seed", seeds.self_seed),
                 ("pair seed", seeds.pair_seed),

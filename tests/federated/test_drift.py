@@ -281,7 +281,7 @@ def _assert_same(one: Any, other: Any) -> None:
 def _assert_same_drift(one: Any, other: Any, **close: float) -> None:
     for field in dataclasses.fields(one):
         theirs, ours = getattr(one, field.name), getattr(other, field.name)
-        if field.name == "layers":
+        if field.name == "layers" or theirs is None:
             assert theirs == ours
         else:
             np.testing.assert_allclose(

@@ -152,7 +152,7 @@ def test_images_of_models_that_move(monkeypatch: pytest.MonkeyPatch) -> None:
     assert frame[single & (frame["rate"] == 0)]["error"].max() < 1e-6
     assert frame[single & (frame["rate"] > 0)]["error"].min() > 1e-6
     figure = Figure()
-    images.draw_motion(figure, frame)
+    images.draw_motion(figure.subplots(), frame)
     assert len(figure.axes[0].get_legend().get_texts()) == 2
 
 

@@ -139,7 +139,8 @@ def test_groups_keep_what_is_promised_where_they_cut_no_block() -> None:
                 row.reshape(-1, block)[rng.permutation(24 // block)[: 12 // block]] = (
                     True
                 )
-            sums = np.concatenate(made.learnt(cohorts[:, None])[0].participation)
+            survivors = np.broadcast_to(cohorts[:, None], (8, 5, 24))
+            sums = np.concatenate(made.play(survivors)[1].participation)
             of_blocks = sums.reshape(len(sums), -1, block)
             is_whole = bool((of_blocks.all(-1) == of_blocks.any(-1)).all())
             promised = _build.guaranteed_privacy(selector, ProtocolConfig(), config)

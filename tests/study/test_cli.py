@@ -249,7 +249,7 @@ def test_demo_tells_what_leaks(
     assert (partition["exposed_clients"], partition["strong_privacy"]) == (0, 4)
     assert (blocks["exposed_clients"], blocks["strong_privacy"]) == (0, 2)
     assert blocks["reconstruction_error"] > 0.05
-    assert len(content["sentences"]) == 4
+    assert len(content["sentences"]) == 5
     _check_found(told, content["rows"])
     for row in content["rows"]:
         gap = abs(row["aggregation_cardinality"] - row["expected_cardinality"])

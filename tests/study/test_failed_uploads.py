@@ -19,6 +19,7 @@ import mrsa_jax as mj
 from mrsa_jax import privacy, study
 from mrsa_jax._core.pytrees import pytree
 from mrsa_jax.study._progress import Silent
+from mrsa_jax.study.publishing import _summary
 from mrsa_jax.study.runs import _build, _participation, _training_setting
 
 pytestmark = pytest.mark.long
@@ -217,14 +218,14 @@ def test_the_log_of_a_noisy_run_has_its_noise(tmp_path: pathlib.Path) -> None:
 def test_clipping_is_reported_where_it_matters(aggregation: Any, words: str) -> None:
     own = study.AggregationConfig(fidelity="sets", **aggregation)
     results = study.run(_config(aggregation=own))
-    (row,) = study._summary.summarise(results)
+    (row,) = _summary.summarise(results)
     shares = results["clipped_fraction"].values
     assert row.clipped_fraction == pytest.approx(np.nanmean(shares), rel=1e-6)
     assert row.most_clipped == pytest.approx(np.nanmax(shares), rel=1e-6)
     assert row.clipped_fraction > 0.5
-    said = " ".join(study._summary.said_of((row,), results))
+    said = " ".join(_summary.said_of((row,), results))
     assert words in said
     quiet = study.run(_config())
-    (row,) = study._summary.summarise(quiet)
+    (row,) = _summary.summarise(quiet)
     assert row.most_clipped < 0.01
-    assert "clipped" not in " ".join(study._summary.said_of((row,), quiet))
+    assert "clipped" not in " ".join(_summary.said_of((row,), quiet))

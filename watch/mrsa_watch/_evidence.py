@@ -14,14 +14,13 @@ from __future__ import annotations
 import argparse
 import collections
 import hashlib
-import importlib.util
 import json
 import pathlib
 import struct
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
-from mrsa_watch._base.errors import require
+from mrsa_watch._base.errors import needed, require
 from mrsa_watch._base.files import user_path
 from mrsa_watch._base.untrusted import printable, read_bytes
 from mrsa_watch.logs import LineParser, SumLine
@@ -273,9 +272,7 @@ def main(words: list[str]) -> int:
         "--receipts", type=user_path, action="append", default=[], help=text
     )
     chosen = parser.parse_args(words)
-    rule = "must not be set without cryptography: pip install 'cryptography>=45'"
-    is_here = importlib.util.find_spec("cryptography") is not None
-    require(is_here, "roster", rule, str(chosen.roster))
+    needed("cryptography", "signed", "`roster` must not be set without cryptography")
     roster = read_roster(_content(chosen.roster, "roster"), str(chosen.roster))
     receipts = [
         receipt

@@ -10,14 +10,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from mrsa_watch import _vectors
 from mrsa_watch._base.compiled import compiled
+from mrsa_watch._high_word import high_word
 
 _ZERO = np.uint64(0)
 _ONE = np.uint64(1)
 
 # the formula of the arrays, for single words
-_high = compiled(_vectors._high)
+_high = compiled(high_word)
 
 
 @compiled

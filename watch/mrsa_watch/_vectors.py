@@ -12,21 +12,12 @@ from typing import Any
 
 import numpy as np
 
+from mrsa_watch._high_word import HALF, LOW, high_word
+
 Words = np.ndarray[Any, np.dtype[np.uint64]]
 
-_HALF = np.uint64(32)
-_LOW = np.uint64(0xFFFFFFFF)
 _ZERO = np.uint64(0)
 _SQUARE = 1 << 128
-
-
-def _high(a: Any, b: Any) -> Any:
-    """Return the upper 64 bits of the products of words."""
-    # long multiplication by halves: no partial sum exceeds 64 bits
-    a0, a1, b0, b1 = a & _LOW, a >> _HALF, b & _LOW, b >> _HALF
-    middle = a1 * b0 + ((a0 * b0) >> _HALF)
-    other = a0 * b1 + (middle & _LOW)
-    return a1 * b1 + (middle >> _HALF) + (other >> _HALF)
 
 
 def times(a: Any, b: Any, prime: np.uint64, inverse: np.uint64) -> Any:
@@ -35,9 +26,9 @@ def times(a: Any, b: Any, prime: np.uint64, inverse: np.uint64) -> Any:
     `inverse` is 1 / prime modulo 2**64.
     """
     with np.errstate(over="ignore"):
-        high = _high(a, b)
+        high = high_word(a, b)
         # the lower words of both products agree: the upper ones differ by the residue
-        taken = _high(a * b * inverse, prime)
+        taken = high_word(a * b * inverse, prime)
         return high - taken + np.where(high < taken, prime, _ZERO)
 
 
@@ -56,8 +47,8 @@ def negative(a: Any, prime: np.uint64) -> Any:
 def total(residues: Words, axis: int, prime: np.uint64, inverse: np.uint64) -> Any:
     """Return sums of fewer than 2**31 residues along an axis."""
     # halves of words, so that no sum overflows
-    low = (residues & _LOW).sum(axis=axis, dtype=np.uint64)
-    high = (residues >> _HALF).sum(axis=axis, dtype=np.uint64)
+    low = (residues & LOW).sum(axis=axis, dtype=np.uint64)
+    high = (residues >> HALF).sum(axis=axis, dtype=np.uint64)
     return _joined(low, high, prime, inverse)
 
 
@@ -83,7 +74,7 @@ def class_sums(
     """Return sums of kernel vectors over classes of clients, `[vectors, classes]`."""
     # halves of words, so that no sum overflows
     halves = np.zeros((2, len(vectors), count), np.uint64)
-    for sums, part in zip(halves, (vectors & _LOW, vectors >> _HALF), strict=True):
+    for sums, part in zip(halves, (vectors & LOW, vectors >> HALF), strict=True):
         for row, entries in zip(sums, part, strict=True):
             # `row[classes] += entries` would count one client per class
             np.add.at(row, classes, entries)

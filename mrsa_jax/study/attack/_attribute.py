@@ -233,7 +233,7 @@ class _Result:
     scene: _Scene
     scores: Any
 
-    def judged(self, estimates: np.ndarray) -> attacks.MembershipScore:
+    def judged(self, estimates: np.ndarray) -> Any:
         """Score estimates; mates of a block share one, and count as a group."""
         return attacks.membership_score(
             estimates,

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 from mrsa_watch._base.html import Markup, shown, tidy
 
 if TYPE_CHECKING:
-    import markupsafe
     from jinja2.environment import TemplateModule
 
 
@@ -54,10 +53,6 @@ def _pieces() -> TemplateModule:
     return environment.from_string("".join(lines)).module
 
 
-def _escaped(value: Any) -> markupsafe.Markup:
+def _escaped(value: Any) -> Any:
     """Escape a value as `tidy` does, which takes out control characters too."""
-    import markupsafe
-
-    if isinstance(value, markupsafe.Markup):
-        return value
-    return markupsafe.Markup(tidy(value))
+    return value if hasattr(value, "__html__") else Markup(tidy(value))

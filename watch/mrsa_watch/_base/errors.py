@@ -373,6 +373,7 @@ EXTRAS = {
     "nvflare": "nvflare>=2.9,<2.10",
     "parquet": "pyarrow>=20",
     "scikit-learn": "scikit-learn>=1.8",
+    "signed": "cryptography>=45",
     "tfds": _TFDS,
     "tfds-prepare": f"tensorflow-cpu>=2.21 {_TFDS}",
 }

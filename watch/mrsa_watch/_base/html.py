@@ -35,6 +35,10 @@ _CELL = "text-align:left;vertical-align:top;padding:.15em .8em .15em 0"
 class Markup(str):
     """Text that is HTML already, and so is not escaped again."""
 
+    def __html__(self) -> str:
+        """Return it as it is, to templates that escape what has no such method."""
+        return str(self)
+
 
 def tidy(value: Any) -> str:
     """Return text or HTML as HTML.
