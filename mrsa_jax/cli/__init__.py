@@ -138,6 +138,11 @@ def _interruptible(words: list[str]) -> int:
                 status = _run(words)
             except KeyboardInterrupt:
                 status = INTERRUPTED
+            except RuntimeError as error:
+                # Python 3.11 wraps an interrupt that strikes while a class is made
+                if not isinstance(error.__cause__, KeyboardInterrupt):
+                    raise
+                status = INTERRUPTED
             if status == INTERRUPTED:
                 words_kept = f"interrupted; {INTERRUPTS.kept()}"
                 error_console().print(

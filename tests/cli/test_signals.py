@@ -21,6 +21,7 @@ import numpy as np
 import pytest
 
 import mrsa_jax as mj
+from mrsa_jax import cli
 from mrsa_jax.cli import console, main
 from mrsa_jax.cli.console import Interrupts, TerminatedError
 
@@ -336,3 +337,20 @@ def test_an_attack_cut_short_has_the_status_of_its_signal(
 
     monkeypatch.setattr(cli, "_run", cut_short)
     assert main(["attack"]) == status
+
+
+@pytest.mark.parametrize("cause", [KeyboardInterrupt(), ValueError()])
+def test_an_interrupt_while_a_class_is_made_is_one(
+    cause: BaseException, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Python 3.11 raises a RuntimeError for whatever strikes in `__set_name__`."""
+
+    def run(_: list[str]) -> int:
+        raise RuntimeError("Error calling __set_name__") from cause
+
+    monkeypatch.setattr(cli, "_run", run)
+    if isinstance(cause, KeyboardInterrupt):
+        assert cli.main(["demo"]) == 130
+    else:
+        with pytest.raises(RuntimeError):
+            cli.main(["demo"])
