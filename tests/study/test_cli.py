@@ -283,6 +283,8 @@ def _check_found(told: list[Any], rows: list[dict[str, Any]]) -> None:
         "update_spread",
         "update_memory",
         "update_lasting",
+        "lasting_hidden_worst",
+        "lasting_hidden_median",
         "update_hidden_worst",
         "update_hidden_median",
         "bits_worst",
