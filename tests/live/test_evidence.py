@@ -341,3 +341,43 @@ def test_pseudonyms_are_put_to_signers_too(tmp_path):
         names = set(map(recorder.name, NAMES))
     line = json.loads(path.read_bytes().splitlines()[1])
     assert set(line["signed"]) == set(line["clients"]) == names
+
+
+# --- what no client signs is not taken for signed
+
+
+@pytest.mark.parametrize(
+    ("fields", "fault"),
+    [
+        ({"weights": [1, 2, 3, 4, 5, 6]}, "clients sign no weights"),
+        ({"part": "head"}, "clients sign no part"),
+        ({"sum": 1}, "one sum per round"),
+        ({"round": 2**32}, "no round has a number above"),
+    ],
+)
+def test_what_clients_do_not_sign_is_refused(fields, fault):
+    lines, _, _ = played()
+    assert json.loads(lines[1])["round"] == 0
+    faults = refused([lines[0], changed(lines[1], **fields)])
+    assert any(fault in found for found in faults)
+
+
+def test_a_log_without_a_sum_is_not_checked():
+    lines, _, _ = played()
+    assert refused(lines[:1]) == ["the log has no learnt sum, so nothing is signed"]
+
+
+@pytest.mark.parametrize("keys", ['"a": "{0}", "b": "{0}"', '"a": "{0}", "a": "{1}"'])
+def test_a_roster_has_each_client_and_each_key_once(keys):
+    text = keys.format("00" * 32, "11" * 32)
+    roster = '{"session": "", "colluders": 0, "blocks": null, "keys": {KEYS}}'
+    content = roster.replace("KEYS", text).encode()
+    with pytest.raises(mj.ConfigurationError, match="roster"):
+        _evidence.read_roster(content, "roster.json")
+
+
+def test_receipts_may_come_one_by_one():
+    lines, receipts, _ = played()
+    sums = list(LineParser("log").sums(lines))
+    outcomes = _evidence.check_evidence(sums, roster(), iter(receipts[0]))
+    assert any("none is of a later round than 5" in text for _, text in outcomes)

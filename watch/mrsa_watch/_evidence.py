@@ -71,7 +71,7 @@ def read_roster(content: bytes, path: str) -> Roster:
     """
     rule = f"must be a roster, JSON with {', '.join(_FIELDS)}"
     try:
-        fields = json.loads(content)
+        fields = json.loads(content, object_pairs_hook=_each_once)
         session = bytes.fromhex(fields["session"])
         keys = {name: bytes.fromhex(key) for name, key in fields["keys"].items()}
         blocks = fields["blocks"]
@@ -81,6 +81,8 @@ def read_roster(content: bytes, path: str) -> Roster:
     require(set(fields) == set(_FIELDS), "roster", rule, path)
     are_keys = all(len(key) == _KEY_BYTES for key in keys.values())
     require(are_keys and len(keys) > 0, "roster", "must have keys of 32 bytes", path)
+    is_each_one = len(set(keys.values())) == len(keys)
+    require(is_each_one, "roster", "must have another key for each client", path)
     colluders = fields["colluders"]
     require(type(colluders) is int, "roster", rule, path, f"colluders {colluders!r}")
     if blocks is not None:
@@ -89,6 +91,14 @@ def read_roster(content: bytes, path: str) -> Roster:
         require(are_whole, "roster", "must have a block for each client", path)
         blocks = tuple(blocks)
     return Roster(session, colluders, blocks, keys)
+
+
+def _each_once(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    """Make an object of JSON, or raise if it has a name twice."""
+    fields = dict(pairs)
+    if len(fields) < len(pairs):
+        raise ValueError("a name twice in one object")
+    return fields
 
 
 def read_receipts(content: bytes, path: str) -> list[tuple[int, bytes]]:
@@ -118,7 +128,10 @@ def check_evidence(
         be seen.
     """
     learnt = [line for line in sums if line.status == "learnt"]
+    receipts = list(receipts)
     outcomes: list[Outcome] = []
+    if not learnt:
+        outcomes.append((REFUSED, "the log has no learnt sum, so nothing is signed"))
     before, last = _FIRST_HEAD, -1
     heads: dict[int, bytes] = {}
     for line in learnt:
@@ -129,9 +142,7 @@ def check_evidence(
             before = line.evidence.head
             heads[line.round] = before
         last = max(last, line.round)
-    count = 0
     for number, head in receipts:
-        count += 1
         if heads.get(number) != head:
             fault = "a client has a receipt of a sum that the log does not have"
             outcomes.append((REFUSED, f"round {number}: {fault}"))
@@ -142,7 +153,7 @@ def check_evidence(
         parts = [
             f"{len(learnt)} sums are signed, and each names the one before it",
             *([] if roster.blocks is None else ["all are over whole blocks"]),
-            f"{count} receipts agree",
+            f"{len(receipts)} receipts agree",
             f"the evidence takes {sum(sizes) // max(1, len(sizes))} bytes per sum",
         ]
         outcomes.append((CHECKED, "; ".join(parts)))
@@ -150,7 +161,7 @@ def check_evidence(
 
 
 def _notes(
-    learnt: list[SumLine], roster: Roster, receipts: Iterable[tuple[int, bytes]]
+    learnt: list[SumLine], roster: Roster, receipts: list[tuple[int, bytes]]
 ) -> Iterator[Outcome]:
     """Say what signatures do not show."""
     latest = max((number for number, _ in receipts), default=None)
@@ -187,6 +198,10 @@ def _faults_of(
     if evidence is None:
         yield "it has no signatures, so it is the server's word"
         return
+    yield from _unsigned(line)
+    if line.round > _LAST_ROUND:
+        yield f"no round has a number above {_LAST_ROUND}"
+        return
     if line.round <= last:
         yield f"it comes after round {last}, and clients sign rounds in ascending order"
     order = {name: place for place, name in enumerate(roster.keys)}
@@ -210,6 +225,17 @@ def _faults_of(
         yield f"client {printable(forged[0])} signed something else"
     if not evidence.signed:
         yield "nobody signed it"
+
+
+def _unsigned(line: SumLine) -> Iterator[str]:
+    """Yield what the line says that no statement of a client holds."""
+    # the members of a signed sum have one weight, and it is of whole updates
+    if line.weights is not None and len(set(line.weights)) > 1:
+        yield "its weights differ, and clients sign no weights"
+    if line.part is not None:
+        yield "it is of a part of the vector, and clients sign no part"
+    if line.sum:
+        yield f"it is sum {line.sum} of its round, and clients sign one sum per round"
 
 
 def _block_faults(
@@ -237,8 +263,7 @@ def _statement(
     """Build the statement that the clients of a sum signed."""
     assert line.evidence is not None
     terms = _digest_of(roster.digest, line.evidence.graph, before)
-    number = min(line.round, _LAST_ROUND)
-    words = struct.pack(f"<{len(members) + 1}I", number, *members)
+    words = struct.pack(f"<{len(members) + 1}I", line.round, *members)
     return _DOMAIN + _digest_of(terms, line.evidence.model) + words
 
 
@@ -282,6 +307,8 @@ def main(words: list[str]) -> int:
     log = LineParser(str(chosen.log))
     sums = list(log.sums(_content(chosen.log, "log").splitlines(keepends=True)))
     outcomes = check_evidence(sums, roster, receipts)
+    if log.is_unfinished or log.torn:
+        outcomes.append((NOTE, "a line of the log was cut short and does not count"))
     faults = [text for status, text in outcomes if status == REFUSED]
     for fault in faults[:_MOST_SHOWN]:
         print(f"{REFUSED}: {fault}")
