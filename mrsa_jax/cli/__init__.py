@@ -51,7 +51,7 @@ from mrsa_watch._base.errors import (
     check_known,
     require,
 )
-from mrsa_watch._base.streams import run_with_outlets
+from mrsa_watch._base.streams import bare_interrupts, run_with_outlets
 
 __all__ = ["INTERRUPTED", "INTERRUPTS", "Bars", "main"]
 
@@ -135,13 +135,9 @@ def _interruptible(words: list[str]) -> int:
         # two levels: an interrupt may strike while the first one is being reported
         with INTERRUPTS:
             try:
-                status = _run(words)
+                with bare_interrupts():
+                    status = _run(words)
             except KeyboardInterrupt:
-                status = INTERRUPTED
-            except RuntimeError as error:
-                # Python 3.11 wraps an interrupt that strikes while a class is made
-                if not isinstance(error.__cause__, KeyboardInterrupt):
-                    raise
                 status = INTERRUPTED
             if status == INTERRUPTED:
                 words_kept = f"interrupted; {INTERRUPTS.kept()}"

@@ -22,7 +22,7 @@ from mrsa_watch._base.errors import (
     require,
 )
 from mrsa_watch._base.files import user_path
-from mrsa_watch._base.streams import run_with_outlets
+from mrsa_watch._base.streams import bare_interrupts, run_with_outlets
 from mrsa_watch._base.untrusted import printable
 from mrsa_watch._base.values import words_of
 from mrsa_watch._version import __version__
@@ -84,7 +84,8 @@ def _run(words: list[str]) -> int:
             words = [_in_new_spelling(word) for word in words]
         chosen = _parser().parse_args(words)
         run: Callable[[Any], int] = chosen.run
-        return run(chosen)
+        with bare_interrupts():
+            return run(chosen)
     except (MrsaError, OSError) as error:
         _say_error(str(error))
         return MISUSE if isinstance(error, _MISUSE) else FAILED

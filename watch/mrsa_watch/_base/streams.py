@@ -91,6 +91,17 @@ def outlets() -> Iterator[Outlet]:
         sys.stdout, sys.stderr = before
 
 
+@contextlib.contextmanager
+def bare_interrupts() -> Iterator[None]:
+    """Raise an interrupt as it is, which Python 3.11 wraps while a class is made."""
+    try:
+        yield
+    except RuntimeError as error:
+        if isinstance(error.__cause__, KeyboardInterrupt):
+            raise error.__cause__ from None
+        raise
+
+
 def run_with_outlets(run: Callable[[], int], say_error: Callable[[str], None]) -> int:
     """Run a command behind outlets and return its exit status.
 
