@@ -123,6 +123,8 @@ def read_sums(file: pathlib.Path, log: ParticipationLog) -> np.ndarray:
     if all(name is None for name, _ in pairs):
         require(len(pairs) == len(names), "sums", _RULE, f"{len(pairs)} sums")
         return np.array([number for _, number in pairs], np.int64)
+    rule = "must be one per row of the log, in its order, if a round has several sums"
+    require(len(set(names)) == len(names), "sums", rule, "sums with names of rounds")
     by_name = dict(pairs)
     require(len(by_name) == len(pairs), "sums", "must not name a round twice", None)
     # names in one of both only
