@@ -17,6 +17,7 @@ import numpy as np
 from jaxtyping import Float32, Int
 
 from mrsa_jax._core.arrays import on_device
+from mrsa_jax._core.pytrees import static
 from mrsa_jax._core.traced import needs_values
 from mrsa_watch._base.errors import check_count, check_number, require
 from mrsa_watch._base.html import brief, finding
@@ -139,7 +140,7 @@ class ClientData:
     labels: Any
     indices: Any
     sizes: Any
-    num_classes: int = dataclasses.field(metadata={"static": True})
+    num_classes: int = static()
 
     @property
     def num_clients(self) -> int:

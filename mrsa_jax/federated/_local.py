@@ -23,7 +23,7 @@ from jaxtyping import Array, Float32, Int32, Key
 from mrsa_jax._core.arrays import on_device
 from mrsa_jax._core.factories import also_traced, nan_unless, unless_traced
 from mrsa_jax._core.mesh import checked_mesh
-from mrsa_jax._core.pytrees import pytree
+from mrsa_jax._core.pytrees import pytree, static
 from mrsa_jax._core.streams import Seed, as_key
 from mrsa_jax._core.traced import is_traced
 from mrsa_jax.data import ClientData
@@ -134,11 +134,11 @@ class LocalSGD:
     weight_decay: Any
     proximal: Any
     clip_norm: Any
-    model: nn.Module = dataclasses.field(metadata={"static": True})
-    batch_size: int = dataclasses.field(metadata={"static": True})
-    num_epochs: int = dataclasses.field(metadata={"static": True})
-    compute_dtype: str | None = dataclasses.field(metadata={"static": True})
-    loss: Loss | None = dataclasses.field(default=None, metadata={"static": True})
+    model: nn.Module = static()
+    batch_size: int = static()
+    num_epochs: int = static()
+    compute_dtype: str | None = static()
+    loss: Loss | None = static(default=None)
 
     def scaled(self, factor: ArrayLike) -> LocalSGD:
         """Return the same trainer with `factor` times its learning rate.

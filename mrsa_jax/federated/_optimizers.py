@@ -19,7 +19,7 @@ from jaxtyping import Array, Float32, Int32, Key
 
 from mrsa_jax._core.arrays import on_device
 from mrsa_jax._core.factories import also_traced
-from mrsa_jax._core.pytrees import pytree
+from mrsa_jax._core.pytrees import pytree, static
 from mrsa_jax._core.streams import with_own_keys
 from mrsa_jax.federated._local import checked_epochs, strength
 from mrsa_jax.federated._models import unflatten
@@ -44,11 +44,11 @@ class LocalOptax:
 
     compute_dtype: ClassVar[None] = None
     factor: Any
-    model: nn.Module = dataclasses.field(metadata={"static": True})
-    optimizer: Any = dataclasses.field(metadata={"static": True})
-    batch_size: int = dataclasses.field(metadata={"static": True})
-    num_epochs: int = dataclasses.field(metadata={"static": True})
-    loss: Loss | None = dataclasses.field(metadata={"static": True})
+    model: nn.Module = static()
+    optimizer: Any = static()
+    batch_size: int = static()
+    num_epochs: int = static()
+    loss: Loss | None = static()
 
     def scaled(self, factor: ArrayLike) -> LocalOptax:
         """Return the same trainer with `factor` times its steps."""
@@ -149,10 +149,10 @@ class Scaffold:
     compute_dtype: ClassVar[None] = None
 
     learning_rate: Any
-    model: nn.Module = dataclasses.field(metadata={"static": True})
-    batch_size: int = dataclasses.field(metadata={"static": True})
-    num_epochs: int = dataclasses.field(metadata={"static": True})
-    loss: Loss | None = dataclasses.field(metadata={"static": True})
+    model: nn.Module = static()
+    batch_size: int = static()
+    num_epochs: int = static()
+    loss: Loss | None = static()
 
     def scaled(self, factor: ArrayLike) -> Scaffold:
         """Return the same trainer with `factor` times its learning rate."""

@@ -21,7 +21,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float32, Integer, Key
 
 from mrsa_jax._core.arrays import are_finite, check_thresholds, on_device
-from mrsa_jax._core.pytrees import pytree
+from mrsa_jax._core.pytrees import pytree, static
 from mrsa_jax._core.status import Status
 from mrsa_jax._core.traced import is_traced, needs_values
 from mrsa_jax.availability import StepDropout
@@ -91,9 +91,9 @@ class SegmentAverage:
 
     quantizer: Any
     key_material: Array
-    layout: SegmentLayout = dataclasses.field(metadata={"static": True})
-    fidelity: str = dataclasses.field(metadata={"static": True})
-    by_client: bool = dataclasses.field(default=False, metadata={"static": True})
+    layout: SegmentLayout = static()
+    fidelity: str = static()
+    by_client: bool = static(default=False)
     combine: Any = None
     byzantine: Any = None
     steps: Any = None

@@ -8,7 +8,6 @@ Theorem 1 for what the shares that come back give away. Symbols: V0 to V4 -> row
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 from typing import Any, Literal, NamedTuple
 
@@ -20,7 +19,7 @@ from jaxtyping import Array, Bool, Float32, Int32, Key, UInt32
 
 from mrsa_jax._core.arrays import on_device
 from mrsa_jax._core.device import is_bound_by_memory
-from mrsa_jax._core.pytrees import pytree
+from mrsa_jax._core.pytrees import pytree, static
 from mrsa_jax._core.status import Status
 from mrsa_jax._core.streams import Stream, fold
 from mrsa_jax._core.traced import is_traced
@@ -110,7 +109,7 @@ class Cast:
     key: Any = None
     byzantine: Any = None
     attackers: Any = None
-    widest: int = dataclasses.field(default=0, metadata={"static": True})
+    widest: int = static(default=0)
     noise: Any = None
     summed: Any = None
 

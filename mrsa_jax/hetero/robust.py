@@ -9,7 +9,6 @@ sums; 0: absent).
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 from collections.abc import Sequence
 from typing import Any, Protocol, runtime_checkable
@@ -21,7 +20,7 @@ from jaxtyping import Array, Float32
 
 from mrsa_jax._core.arrays import on_device
 from mrsa_jax._core.programs import one_program
-from mrsa_jax._core.pytrees import pytree
+from mrsa_jax._core.pytrees import pytree, static
 from mrsa_jax.hetero._robust_kernels import (
     coordinate_median_of,
     geometric_median_of,
@@ -69,7 +68,7 @@ class CoordinateMedian:
 
     cites = "robust rule: yin2018byzantine"
 
-    weighted: bool = dataclasses.field(default=True, metadata={"static": True})
+    weighted: bool = static(default=True)
 
     def __call__(self, values: _Values, weights: _Values) -> Float32[Array, " dim"]:
         """Combine f32[blocks, dim] by f32[blocks] to f32[dim]."""
@@ -88,7 +87,7 @@ class TrimmedMean:
     cites = "robust rule: yin2018byzantine"
 
     trim: Array
-    weighted: bool = dataclasses.field(default=True, metadata={"static": True})
+    weighted: bool = static(default=True)
 
     def __call__(self, values: _Values, weights: _Values) -> Float32[Array, " dim"]:
         """Combine f32[blocks, dim] by f32[blocks] to f32[dim]."""
@@ -109,7 +108,7 @@ class GeometricMedian:
 
     num_iterations: Array
     smoothing: Array
-    weighted: bool = dataclasses.field(default=True, metadata={"static": True})
+    weighted: bool = static(default=True)
 
     def __call__(self, values: _Values, weights: _Values) -> Float32[Array, " dim"]:
         """Combine f32[blocks, dim] by f32[blocks] to f32[dim]."""
@@ -128,8 +127,8 @@ class Krum:
 
     cites = "robust rule: blanchard2017machine"
 
-    num_byzantine: int = dataclasses.field(metadata={"static": True})
-    num_selected: int = dataclasses.field(default=1, metadata={"static": True})
+    num_byzantine: int = static()
+    num_selected: int = static(default=1)
 
     def __call__(self, values: _Values, weights: _Values) -> Float32[Array, " dim"]:
         """Combine f32[blocks, dim] by f32[blocks] to f32[dim]."""

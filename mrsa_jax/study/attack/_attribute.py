@@ -13,7 +13,7 @@ from jaxtyping import Array, Float32, Int32
 
 from mrsa_jax import attacks, data, federated, privacy
 from mrsa_jax._core.arrays import on_device
-from mrsa_jax._core.pytrees import pytree
+from mrsa_jax._core.pytrees import pytree, static
 from mrsa_jax._core.streams import Stream
 from mrsa_jax.attacks.views import AttributeView
 from mrsa_jax.study._findings import AttackFindings
@@ -78,7 +78,7 @@ class _Minibatches:
     """
 
     trainer: Any
-    count: int = dataclasses.field(metadata={"static": True})
+    count: int = static()
 
     def update(
         self, key: Array, parameters: Array, inputs: Array, labels: Array, size: Array
