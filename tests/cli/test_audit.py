@@ -759,7 +759,7 @@ def test_a_log_of_two_thousand_clients_is_answered_at_once_and_within_its_effort
     assert "1 of 2000 clients are exposed" in printed
 
 
-def test_a_covariance_is_read_by_names_or_by_order(
+def test_a_covariance_is_read_by_names_if_the_log_has_names(
     tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     log = tmp_path / "log.csv"
@@ -769,16 +769,29 @@ def test_a_covariance_is_read_by_names_or_by_order(
     (tmp_path / "named.csv").write_text(table)
     (tmp_path / "plain.csv").write_text("1,0,0\n0,2,0\n0,0,3\n")
     np.save(tmp_path / "plain.npy", np.diag([1.0, 2.0, 3.0]))
-    for name in ("named.csv", "plain.csv", "plain.npy"):
-        words = f"audit {log} --json --effort 0 --covariance {tmp_path / name}"
+    matrix = tmp_path / "log.npy"
+    np.save(matrix, np.ones((1, 3), int))
+    for source, name, clients in (
+        (log, "named.csv", "abc"),
+        (matrix, "plain.csv", [0, 1, 2]),
+        (matrix, "plain.npy", [0, 1, 2]),
+    ):
+        words = f"audit {source} --json --effort 0 --covariance {tmp_path / name}"
         assert main(words.split()) == 0
         found = json.loads(capsys.readouterr().out)["hidden_among_resembling"]
         sizes = {each["client"]: each["hidden_among"] for each in found["worst"]}
-        assert sizes == pytest.approx({"a": 6.0, "b": 3.0, "c": 2.0})
+        expected = dict(zip(clients, (6.0, 3.0, 2.0), strict=True))
+        assert sizes == pytest.approx(expected)
+    for name in ("plain.csv", "plain.npy"):
+        words = f"audit {log} --effort 0 --covariance {tmp_path / name}"
+        assert main(words.split()) == 2
+        assert "first line names the clients" in " ".join(
+            capsys.readouterr().err.split()
+        )
     for text, message in (
         ("b,a,d\n1,0,0\n0,1,0\n0,0,1\n", "must name each client of the log once"),
         ("1,x\n0,1\n", "must be a matrix of numbers as NPY or CSV"),
-        ("1,0\n0,1\n", "must be numbers of shape [3, 3]"),
+        ("a,b,c\n1,0,0\n0,1,0\n0,0,x\n", "must be a matrix of numbers"),
     ):
         (tmp_path / "bad.csv").write_text(text)
         words = f"audit {log} --effort 0 --covariance {tmp_path / 'bad.csv'}"

@@ -199,12 +199,17 @@ def run_and_save(
 def _covariance(file: pathlib.Path, clients: Sequence[Any]) -> np.ndarray:
     """Read the covariance of a log's clients, in their order.
 
-    A CSV may begin with their names, and may then have others as well.
+    A CSV may begin with their names, and may then have others as well. It must if the
+    log names its clients: their order in the log is nothing that its user sees.
     """
+    has_names = any(isinstance(client, str) for client in clients)
+    unnamed = "must be a CSV whose first line names the clients, as the log names them"
     rule = "must be a matrix of numbers as NPY or CSV"
     try:
         if start_of(file, 6) == b"\x93NUMPY":
-            return np.asarray(np.load(file, allow_pickle=False))
+            values = np.asarray(np.load(file, allow_pickle=False))
+            require(not has_names, "covariance", unnamed, str(file))
+            return values
         with file.open(encoding="utf-8-sig", newline="") as stream:
             first, *lines = list(csv.reader(stream))
         # a square matrix has as many lines as columns, and names make one more
@@ -214,6 +219,7 @@ def _covariance(file: pathlib.Path, clients: Sequence[Any]) -> np.ndarray:
     except (OSError, ValueError) as error:
         raise ConfigurationError(f"`covariance` {rule}; got {error}") from error
     if not is_named:
+        require(not has_names, "covariance", unnamed, str(file))
         return values
     names = [name.strip() for name in first]
     wanted = [str(client) for client in clients]
