@@ -156,8 +156,8 @@ class AuditConfig(DriftSettings, LogSettings):
 
     covariance: flags.File = None
     """Covariance of clients' updates, N x N, as NPY or CSV: also report how well each
-    is hidden from a server that knows it. Its order is that of the log's clients, or of
-    the names in the first line of a CSV. Default: clients count as alike."""
+    is hidden from a server that knows it. The first line of a CSV names the clients; it
+    must if the log names them. Default: clients count as alike."""
 
     noise_multiplier: Annotated[float | None, flags.IS_POSITIVE, flags.shown("Z")] = (
         None
