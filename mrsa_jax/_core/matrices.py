@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float64
 
+from mrsa_jax._core.arrays import host_array
 from mrsa_watch._base.errors import require
 
 NEAR = 1e-9
@@ -157,3 +158,32 @@ def smallest_variance(matrix: np.ndarray) -> Any:
         if 0 > least >= -nearness(matrix) * float(np.abs(variances).max())
         else least
     )
+
+
+def check_covariance(
+    covariance: Any, clients: int
+) -> Float64[np.ndarray, "clients clients"]:
+    """Return the covariance of clients' updates as float64, or raise.
+
+    Raises:
+        ConfigurationError: If it is no symmetric positive semidefinite matrix [clients,
+            clients] of finite numbers with a positive diagonal.
+    """
+    array = host_array(covariance, "covariance")
+    rule = f"must be numbers of shape [{clients}, {clients}], by the clients"
+    is_square = array.shape == (clients, clients) and array.dtype.kind in "fiu"
+    require(is_square, "covariance", rule, f"{array.dtype}{list(array.shape)}")
+    values = array.astype(np.float64)
+    rule = "must hold finite numbers"
+    require(bool(np.isfinite(values).all()), "covariance", rule, "NaN or inf")
+    variances = np.diagonal(values)
+    rule = "must have a positive diagonal, each client's variance"
+    require(bool((variances > 0).all()), "covariance", rule, float(variances.min()))
+    scales = np.sqrt(variances)
+    ratios = values / scales[:, None] / scales
+    rule = "must be symmetric"
+    ratios = symmetrised(ratios, "covariance", rule, nearness(array))
+    rule = "must be positive semidefinite"
+    eigenvalues = np.linalg.eigvalsh(ratios)
+    check_semidefinite(eigenvalues, "covariance", rule, nearness(array) * clients)
+    return ratios * scales[:, None] * scales

@@ -20,6 +20,7 @@ from mrsa_jax import modular, privacy
 from mrsa_jax._core.array_types import Floats, PRNGKey
 from mrsa_jax._core.arrays import as_integers, host_array
 from mrsa_jax._core.batches import at_once
+from mrsa_jax._core.matrices import NEAR, check_covariance
 from mrsa_jax._core.statistics import memory_kernel
 from mrsa_jax._core.traced import needs_values
 from mrsa_jax.attacks._view import check_finite_values, check_not_negative, checked_view
@@ -30,7 +31,7 @@ _PRIORS = ("zero", "mean")
 _MOST_MEMORY = 1 - 1e-6
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, eq=False)
 class LeastSquares:
     """The attack of eq. (34), plain or regularised (built by `least_squares_attack`).
 
@@ -43,6 +44,8 @@ class LeastSquares:
         memory: rho of updates that drift; None asks for one update, the same in all
             rounds.
         share: What of their variance has this memory.
+        covariance: C [clients, clients] of the updates, by a server that knows it; None
+            for clients that are alike.
     """
 
     ridge: float
@@ -50,6 +53,7 @@ class LeastSquares:
     prior: Literal["zero", "mean"]
     memory: float | None = None
     share: float = 1.0
+    covariance: np.ndarray | None = None
 
     def estimator(self, participation: Any) -> Float64[np.ndarray, "clients rounds"]:
         """Return the matrix that turns the sums into estimates.
@@ -58,7 +62,10 @@ class LeastSquares:
             participation: bool or integer weights [J, N].
         """
         weights = _checked_participation(participation, ndim=2)
-        if self.memory is not None:
+        if self.covariance is not None:
+            C = check_covariance(self.covariance, weights.shape[1])
+            inverse = _of_unlike(weights, C, self.memory, self.share)
+        elif self.memory is not None:
             inverse = _of_last_rounds(weights, self.memory, self.share)
         elif self.noise > 0:  # sums of many clients carry the noise of many
             lengths = np.sqrt(np.square(weights.astype(np.float64)).sum(axis=1))
@@ -127,6 +134,7 @@ def least_squares_attack(
     prior: Literal["zero", "mean"] = "zero",
     memory: float | None = None,
     share: float = 1.0,
+    covariance: Any = None,
 ) -> LeastSquares:
     """Return the least-squares attack, plain or regularised.
 
@@ -141,13 +149,17 @@ def least_squares_attack(
             row after another, and what is estimated is the update of each client's last
             own row. Alone.
         share: The share of an update's variance that has this memory.
+        covariance: C [clients, clients] of the clients' updates, as for
+            `privacy.hidden_among`: the best linear estimate of a server that knows how
+            long updates are and which resemble each other. Without `ridge` and `noise`.
 
     Returns:
         The attack, for `run` or `estimates`.
 
     Raises:
         ConfigurationError: If a number is out of range, more than one of `ridge`,
-            `noise` and `memory` is given, or the prior is unknown.
+            `noise` and `memory` is given, the prior is unknown, or `covariance` is none
+            or given with `ridge` or `noise`.
 
     Examples:
         >>> import mrsa_jax as mj
@@ -172,12 +184,19 @@ def least_squares_attack(
             "must stand without `ridge` and `noise`",
             memory,
         )
+    if covariance is not None:
+        rule = "must stand without `ridge` and `noise`"
+        require(
+            ridge == noise == 0, "covariance", rule, f"ridge {ridge}, noise {noise}"
+        )
+        covariance = check_covariance(covariance, len(np.atleast_1d(covariance)))
     return LeastSquares(
         float(ridge),
         float(noise),
         prior,
         memory,
         float(share),
+        covariance,
     )
 
 
@@ -438,6 +457,35 @@ def _of_last_rounds(weights: np.ndarray, memory: float, share: float) -> np.ndar
     # correlation of each row's updates with those of the client's last row
     alike = P * kernel[:, _last_rows(weights)] * scale[:, None]
     return np.asarray(np.linalg.solve(ratios, alike).T * scale)
+
+
+def _of_unlike(
+    weights: np.ndarray,
+    C: Float64[np.ndarray, "clients clients"],
+    memory: float | None,
+    share: float,
+) -> Float64[np.ndarray, "clients rounds"]:
+    """Return the best linear estimator of the update that each client sent last.
+
+    Without a memory, updates never change. The model is that of
+    `privacy.hidden_among` with a covariance.
+    """
+    P = weights.astype(np.float64)
+    when = np.arange(len(P))
+    lasting = np.ones((len(P), len(P)))
+    fresh = np.zeros_like(lasting)
+    if memory is not None:
+        lasting = share * memory_kernel(when, memory)
+        fresh = (1 - share) * np.eye(len(P))
+    variances = np.diagonal(C)
+    sums = (P @ C @ P.T) * lasting + ((P * variances) @ P.T) * fresh
+    last = _last_rows(weights)
+    joint = (P @ C) * lasting[:, last] + (P * variances) * fresh[:, last]
+    scale = _inverse_of_positive(np.sqrt(np.diagonal(sums)))
+    ratios = sums * scale[:, None] * scale
+    # rounds of the same cohort say the same twice: no inverse, a pseudo-inverse
+    inverse = np.linalg.pinv(ratios, rcond=NEAR, hermitian=True)
+    return np.asarray((inverse @ (joint * scale[:, None])).T * scale)
 
 
 def _inverse_of_positive(lengths: np.ndarray) -> np.ndarray:

@@ -16,6 +16,7 @@ import numpy as np
 from jaxtyping import Array, Float, Float64
 
 from mrsa_jax._core.arrays import on_device
+from mrsa_jax._core.matrices import check_covariance
 from mrsa_jax._core.noise import check_in_spreads, check_noise, check_spread
 from mrsa_jax._core.traced import is_traced
 from mrsa_jax.modular import rank_trajectory
@@ -29,7 +30,7 @@ from mrsa_jax.privacy._leverage import (
     leverages,
     quantiles_of,
 )
-from mrsa_jax.privacy._resemblance import check_covariance, hidden_with_covariance
+from mrsa_jax.privacy._resemblance import hidden_with_covariance
 from mrsa_jax.privacy._updates import (
     hidden_updates,
     kernel_of,

@@ -15,13 +15,9 @@ Omega the noise's covariance. C = I is the case of clients that are alike.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from jaxtyping import Float64
 
-from mrsa_jax._core.arrays import host_array
-from mrsa_jax._core.matrices import check_semidefinite, nearness, symmetrised
 from mrsa_jax.privacy._updates import (
     MOST_ERROR,
     decided,
@@ -29,38 +25,8 @@ from mrsa_jax.privacy._updates import (
     factor_of,
     noise_of,
 )
-from mrsa_watch._base.errors import require
 
 _ABOVE = np.nextafter(1.0, 2.0)
-
-
-def check_covariance(
-    covariance: Any, clients: int
-) -> Float64[np.ndarray, "clients clients"]:
-    """Return the covariance of clients' updates as float64, or raise.
-
-    Raises:
-        ConfigurationError: If it is no symmetric positive semidefinite matrix [clients,
-            clients] of finite numbers with a positive diagonal.
-    """
-    array = host_array(covariance, "covariance")
-    rule = f"must be numbers of shape [{clients}, {clients}], by the clients"
-    is_square = array.shape == (clients, clients) and array.dtype.kind in "fiu"
-    require(is_square, "covariance", rule, f"{array.dtype}{list(array.shape)}")
-    values = array.astype(np.float64)
-    rule = "must hold finite numbers"
-    require(bool(np.isfinite(values).all()), "covariance", rule, "NaN or inf")
-    variances = np.diagonal(values)
-    rule = "must have a positive diagonal, each client's variance"
-    require(bool((variances > 0).all()), "covariance", rule, float(variances.min()))
-    scales = np.sqrt(variances)
-    ratios = values / scales[:, None] / scales
-    rule = "must be symmetric"
-    ratios = symmetrised(ratios, "covariance", rule, nearness(array))
-    rule = "must be positive semidefinite"
-    eigenvalues = np.linalg.eigvalsh(ratios)
-    check_semidefinite(eigenvalues, "covariance", rule, nearness(array) * clients)
-    return ratios * scales[:, None] * scales
 
 
 def hidden_with_covariance(

@@ -358,3 +358,76 @@ def test_settings_of_a_drift_are_checked(
 ) -> None:
     with pytest.raises(mj.ConfigurationError, match=message):
         mj.attacks.least_squares_attack(**settings)
+
+
+def _random_covariance(rng: np.random.Generator, clients: int) -> np.ndarray:
+    factors = rng.normal(size=(clients, clients + 2))
+    return np.asarray(factors @ factors.T / (clients + 2))
+
+
+@pytest.mark.parametrize("memory", [None, 0.8])
+def test_a_server_that_knows_the_covariance_estimates_best(
+    memory: float | None,
+) -> None:
+    """Conditional mean of Gaussian updates given the sums, from their joint covariance."""
+    rng = np.random.default_rng(3)
+    rounds, clients, share = 6, 5, 1.0 if memory is None else 0.6
+    P = rng.integers(0, 3, (rounds, clients))
+    P[:, 0] |= 1
+    P[4] = P[1]  # a cohort that comes twice
+    C = _random_covariance(rng, clients)
+    lags = np.abs(np.subtract.outer(np.arange(rounds), np.arange(rounds)))
+    lasting = np.ones((rounds, rounds)) if memory is None else memory**lags
+    # covariance of all updates, [rounds, clients, rounds, clients]
+    updates = share * np.einsum("rs,ij->risj", lasting, C)
+    updates += (1 - share) * np.einsum(
+        "rs,ij->risj", np.eye(rounds), np.diag(np.diagonal(C))
+    )
+    sums = np.einsum("ri,risj,sj->rs", P, updates, P)
+    attack = mj.attacks.least_squares_attack(memory=memory, share=share, covariance=C)
+    E = attack.estimator(P)
+    hidden = mj.privacy.hidden_among(
+        P,
+        memory=1.0 if memory is None else memory,
+        share=share,
+        covariance=C,
+        each_round=True,
+    )
+    for client in range(clients):
+        last = int(np.flatnonzero(P[:, client]).max())
+        joint = np.einsum("sj,sj->s", updates[last, client], P)
+        expected = joint @ np.linalg.pinv(sums, rcond=1e-10, hermitian=True)
+        np.testing.assert_allclose(E[client], expected, atol=1e-8)
+        error = 1 - 2 * E[client] @ joint / C[client, client]
+        error += E[client] @ sums @ E[client] / C[client, client]
+        assert 1 - error == pytest.approx(1 / hidden[last, client], abs=1e-8)
+
+
+def test_clients_that_are_alike_are_the_covariance_of_one() -> None:
+    P = _history()
+    for settings in ({}, {"memory": 0.9, "share": 0.5}):
+        alike = mj.attacks.least_squares_attack(**settings).estimator(P)
+        same = mj.attacks.least_squares_attack(**settings, covariance=2 * np.eye(8))
+        # of sums that agree: rounds that say the same twice may be weighed otherwise
+        np.testing.assert_allclose(same.estimator(P) @ P, alike @ P, atol=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"covariance": np.eye(3), "noise": 1.0}, "must stand without `ridge`"),
+        ({"covariance": [[1.0, 2.0], [2.0, 1.0]]}, "positive semidefinite"),
+        ({"covariance": [1.0, 2.0]}, "must be numbers of shape"),
+    ],
+)
+def test_rejects_a_covariance_that_is_none(
+    settings: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(mj.ConfigurationError, match=message):
+        mj.attacks.least_squares_attack(**settings)
+
+
+def test_rejects_the_covariance_of_other_clients() -> None:
+    attack = mj.attacks.least_squares_attack(covariance=np.eye(3))
+    with pytest.raises(mj.ConfigurationError, match="`covariance` must be numbers of"):
+        attack.estimator(np.ones((2, 4), int))

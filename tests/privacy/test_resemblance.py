@@ -151,37 +151,46 @@ def test_what_cannot_be_said() -> None:
 # --- a training: what a server that knows C attains
 
 
-def _centred_updates(batch_size: int, rounds: int) -> tuple[np.ndarray, np.ndarray]:
-    """Train softmax regression on digits in blocks of 4.
+def _centred_updates(
+    dataset: str, rate: float, rounds: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Train softmax regression in blocks of 4, by one step on all local samples.
 
     Return who was in each sum, and every client's update of each round less their mean,
     each round divided by its own spread.
     """
-    data = mj.data.iid(0, mj.data.load("digits", seed=0), 120)
+    samples = mj.data.load(dataset, seed=0)
+    data = mj.data.iid(0, samples, 120)
     model = mj.federated.logistic(10)
-    trainer = mj.federated.local_sgd(model, 0.1, batch_size=batch_size)
+    trainer = mj.federated.local_sgd(model, rate, batch_size=50)
     selector = mj.selection.batch_partitioning(120, 12, 4)
     online = mj.availability.independent(np.zeros(120))
     cohorts = np.asarray(mj.selection.rollout(0, selector, online, rounds), bool)
-    parameters = np.asarray(mj.federated.initial_parameters(0, model, (8, 8, 1)))
+    parameters = np.asarray(
+        mj.federated.initial_parameters(0, model, samples.input_shape)
+    )
     updates = []
     for number, cohort in enumerate(cohorts):
         start = parameters.astype(np.float32)
         sent = mj.federated.client_updates(
             0, model, start, data, trainer, round_index=number
         )
-        updates.append(np.asarray(sent, float))
+        updates.append(np.asarray(sent))
         parameters = parameters + updates[-1][cohort].mean(axis=0)
     centred = np.asarray(updates)
     centred -= centred.mean(axis=1, keepdims=True)
-    spread = np.sqrt((centred**2).sum(axis=(1, 2), keepdims=True) / 120)
+    squares = np.square(centred).sum(axis=(1, 2), keepdims=True, dtype=np.float64)
+    spread = np.sqrt(squares / 120).astype(np.float32)
     return cohorts, centred / spread
 
 
 @pytest.mark.slow
-def test_a_server_that_knows_who_resembles_whom_attains_the_prediction() -> None:
+@pytest.mark.parametrize(("dataset", "rate"), [("digits", 0.1), ("mnist_5k", 0.01)])
+def test_a_server_that_knows_who_resembles_whom_attains_the_prediction(
+    dataset: str, rate: float
+) -> None:
     """The last update of each client, estimated from the sums by the best linear rule."""
-    cohorts, updates = _centred_updates(13, 100)
+    cohorts, updates = _centred_updates(dataset, rate, 100)
     members = np.tile(np.arange(120), (100, 1))
     drift = mj.federated.measure_drift(updates, members, resemblance=True)
     assert drift.lasting == 1.0
