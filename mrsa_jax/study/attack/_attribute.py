@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
+from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
@@ -26,6 +26,7 @@ from mrsa_watch._base.errors import require
 
 _RATES = (0.01, 0.1)  # of false positives
 _STOPS = 8  # rounds after which the estimate is scored
+_COORDINATES = 1024  # of each update, that tell how updates drift
 
 
 def run(config: AttributeConfig, report: AttackFindings, progress: Progress) -> None:
@@ -60,12 +61,32 @@ def run(config: AttributeConfig, report: AttackFindings, progress: Progress) -> 
                 # the bound is of the scheme: the same in all of its trainings
                 rows = result.trajectory(report.summary[-1]["bound_auc"])
                 report.scores += [head | {"training": training} | row for row in rows]
+        # the same of all estimators: it is of the rounds
+        of_scheme = [row for row in report.scores if row["scheme"] == label]
+        report.sentences += _hidden_words(label, of_scheme)
     words = text_of("attribute_found")
     for row in report.summary:
         report.sentences.append(words.format(**row))
         if row["bound_auc"] is not None:
             report.sentences.append(text_of("attribute_bound").format(**row))
     report.sentences.append(text_of("attribute_limits"))
+
+
+def _hidden_words(scheme: str, rows: list[dict[str, Any]]) -> list[str]:
+    """Say among how many clients updates and what lasts of them are hidden.
+
+    Means over the trainings after all of their rounds; nothing where no client came
+    twice.
+    """
+    last = max(row["rounds"] for row in rows)
+    names = ("hidden_among_worst", "lasting_hidden_worst")
+    worst = {
+        name: float(np.mean([row[name] for row in rows if row["rounds"] == last]))
+        for name in names
+    }
+    if not np.isfinite(worst["hidden_among_worst"]):
+        return []
+    return [text_of("attribute_hidden").format(scheme=scheme, **worst)]
 
 
 @pytree
@@ -98,11 +119,12 @@ class _Minibatches:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class _Scene:
-    """One training: the server's view of it, and which clients have the attribute."""
+    """One training: the server's view, its secret, and how the updates drift."""
 
     view: AttributeView
     has_attribute: np.ndarray
     trainer: Any
+    drift: federated.Drift
 
     @classmethod
     def trained(cls, config: AttributeConfig, history: np.ndarray) -> _Scene:
@@ -131,18 +153,24 @@ class _Scene:
         slots = int(history.sum(axis=1).max())
         # members first, in their order; slots beyond a cohort count nothing
         members = np.argsort(~history, axis=1, kind="stable")[:, :slots]
-        models, sums = _trained_rounds(
+        is_member = np.take_along_axis(history, members, axis=1)
+        coordinates = generator.permutation(len(start))[:_COORDINATES]
+        models, sums, sent = _trained_rounds(
             _stage.stream(config, Stream.LOCAL_TRAINING),
             trainer,
             clients,
             start,
             on_device(members, jnp.int32),
-            on_device(np.take_along_axis(history, members, axis=1), jnp.float32),
+            on_device(is_member, jnp.float32),
+            on_device(coordinates, jnp.int32),
+        )
+        drift = federated.measure_drift(
+            np.asarray(sent), np.where(is_member, members, -1)
         )
         view = AttributeView(
             history, np.asarray(sums), np.asarray(models), shadows, shadows_have
         )
-        return cls(view, has_attribute, trainer)
+        return cls(view, has_attribute, trainer, drift)
 
 
 def _mask(config: AttributeConfig, generator: np.random.Generator) -> np.ndarray:
@@ -201,8 +229,16 @@ def _trained_rounds(
     start: Float32[Array, " dim"],
     members: Int32[Array, "rounds slots"],
     present: Float32[Array, "rounds slots"],
-) -> tuple[Float32[Array, "rounds dim"], Float32[Array, "rounds dim"]]:
-    """Train by averaging; return the model before each round, and its sum."""
+    coordinates: Int32[Array, " some"],
+) -> tuple[
+    Float32[Array, "rounds dim"],
+    Float32[Array, "rounds dim"],
+    Float32[Array, "rounds slots some"],
+]:
+    """Train by averaging.
+
+    Return the model before each round, its sum, and some coordinates of its updates.
+    """
 
     def one_round(flat: Array, each: tuple[Array, Array, Array]) -> tuple[Array, Any]:
         index, cohort, weights = each
@@ -218,11 +254,16 @@ def _trained_rounds(
             )
 
         # weights are 0 in empty slots, whose repeated client counts nothing
-        total = jnp.sum(weights[:, None] * jax.vmap(update)(cohort), axis=0)
-        return flat + total / jnp.sum(weights), (flat, total)
+        updates = jax.vmap(update)(cohort)
+        total = jnp.sum(weights[:, None] * updates, axis=0)
+        following = flat + total / jnp.sum(weights)
+        return following, (flat, total, updates[:, coordinates])
 
     numbers = jnp.arange(members.shape[0], dtype=jnp.uint32)
-    return lax.scan(one_round, start, (numbers, members, present))[1]
+    seen: tuple[Array, Array, Array] = lax.scan(
+        one_round, start, (numbers, members, present)
+    )[1]
+    return seen
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -255,6 +296,20 @@ class _Result:
         groups = self.groups
         return np.bincount(groups, self.scene.has_attribute)[groups]
 
+    def hidden_worst(self, stop: int, of: Literal["update", "lasting"]) -> float:
+        """Return among how many clients the worst update of `stop` rounds is hidden.
+
+        NaN where no client came twice, so that nothing is known of a memory.
+        """
+        drift = self.scene.drift
+        if not np.isfinite(drift.memory):
+            return float("nan")
+        history = self.scene.view.participation[:stop]
+        hidden = privacy.hidden_among(
+            history, memory=drift.memory, share=drift.lasting, of=of
+        )
+        return float(np.min(hidden))
+
     def trajectory(self, bound: float | None) -> list[dict[str, Any]]:
         """Return a row for each number of rounds after which estimates are scored."""
         history, scores = self.scene.view.participation, self.scores
@@ -266,7 +321,15 @@ class _Result:
             parts = (each[:stop] for each in (history, scores.totals, scores.noise))
             estimates = self.attack.solve(*parts).estimates
             auc = self.judged(estimates).auc
-            rows.append({"rounds": stop, "auc": auc, "bound_auc": bound})
+            rows.append(
+                {
+                    "rounds": stop,
+                    "auc": auc,
+                    "bound_auc": bound,
+                    "hidden_among_worst": self.hidden_worst(stop, "update"),
+                    "lasting_hidden_worst": self.hidden_worst(stop, "lasting"),
+                }
+            )
         return rows
 
 
@@ -320,4 +383,5 @@ def arrays(config: Any) -> int:
     of_rounds = 4 * 4 * config.rounds * dim
     of_shadows = 4 * 4 * config.num_shadows * dim
     samples = 4 * config.num_shadows * config.client_size * int(np.prod(shape))
-    return pool + of_rounds + of_shadows + samples + 3 * 8 * config.rounds**2
+    of_drift = 4 * config.rounds * config.num_clients * min(dim, _COORDINATES)
+    return pool + of_rounds + of_drift + of_shadows + samples + 3 * 8 * config.rounds**2
