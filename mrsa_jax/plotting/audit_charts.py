@@ -66,11 +66,16 @@ def plot_amplification(costs: Amplification, *, ax: Axes | None = None) -> Axes:
 
 EXPOSED = "Exposed clients"
 WEAK, STRONG, HIDDEN = "Weak T", "Strong T", "Worst client hidden among"
-UPDATES = "Worst update of one round hidden among"
+UPDATES = "Worst update hidden among"
+LASTING = "What lasts, hidden among"
 _UPDATES_WORDS = (
     " Worst update: the same of the update of one round so far, if clients are alike "
     "and their "
     "updates drift."
+)
+_LASTING_WORDS = (
+    " What lasts: the same of what never changes about the worst client's updates, such "
+    "as an attribute of the client."
 )
 
 
@@ -107,12 +112,14 @@ def privacy_chart(data: Mapping[Any, Any]) -> Chart:
         (STRONG, "strong_privacy"),
         (HIDDEN, "hidden_among_worst"),
         (UPDATES, "update_hidden_worst"),
+        (LASTING, "lasting_hidden_worst"),
     ):
         values = _above_zero(data[name]) if name in data else np.zeros(0)
         if np.isfinite(values).any():
             lines.append(Line(series, rounds, values, kind="step"))
-    words = {"updates": _UPDATES_WORDS * (lines[-1].series == UPDATES)}
-    return Chart.named("privacy", lines, words=words, x_label=label)
+    drawn = {line.series for line in lines}
+    words = _UPDATES_WORDS * (UPDATES in drawn) + _LASTING_WORDS * (LASTING in drawn)
+    return Chart.named("privacy", lines, words={"updates": words}, x_label=label)
 
 
 def plot_audit_exposure(
@@ -147,8 +154,8 @@ def plot_audit_privacy(data: pd.DataFrame, *, ax: Axes | None = None) -> Axes:
 
     Args:
         data: Columns round, weak_lower, weak_upper and maybe strong_privacy,
-            hidden_among_worst and update_hidden_worst; below 1 is left out.
-            Rounds without numbers are counted from 1.
+            hidden_among_worst, update_hidden_worst and lasting_hidden_worst; below 1 is
+            left out. Rounds without numbers are counted from 1.
         ax: Where to draw; a new figure if None.
 
     Examples:

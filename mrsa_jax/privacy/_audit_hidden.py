@@ -151,11 +151,25 @@ class Drifting:
         of a client is of this form.
         """
         P = log.participation
-        settings = what_never_changes(P, _times(log), self.share)
-        # weights beyond the square root of the largest float
-        if not np.isfinite(settings.get("noise", 0.0)).all():
+        settings = self._settings_of_lasting(log)
+        if settings is None:
             return np.where((P != 0).any(axis=0), np.nan, np.inf)
         return np.asarray(hidden_among(P, **settings), np.float64)
+
+    def worst_lasting_over_rounds(self, log: ParticipationLog) -> np.ndarray:
+        """Return among how many the worst client's lasting part is hidden, by round."""
+        settings = self._settings_of_lasting(log)
+        if settings is None:
+            return np.full(len(log.rounds), np.nan)
+        worst = hidden_among_trajectory(log.participation, quantiles=(0.0,), **settings)
+        return np.asarray(worst, np.float64)[:, 0]
+
+    def _settings_of_lasting(self, log: ParticipationLog) -> dict[str, Any] | None:
+        """Return the lasting part as `hidden_among` takes it; None beyond floats."""
+        settings = what_never_changes(log.participation, _times(log), self.share)
+        # weights beyond the square root of the largest float
+        is_finite = np.isfinite(settings.get("noise", 0.0)).all()
+        return settings if is_finite else None
 
     def worst_over_rounds(self, log: ParticipationLog) -> np.ndarray:
         """Return among how many the worst update so far is hidden after each round."""

@@ -47,6 +47,8 @@ class OverRounds:
             nine digits. None for a log too large.
         updates: float64, the same of the worst update so far if updates drift, nan
             where it is not known to six digits; None without a drift, or as above.
+        lasting: float64, the same of what lasts of a client's updates; None where
+            nothing or all of them lasts, or as above.
     """
 
     exposed: np.ndarray
@@ -55,6 +57,7 @@ class OverRounds:
     upper: np.ndarray
     hidden: np.ndarray | None
     updates: np.ndarray | None = None
+    lasting: np.ndarray | None = None
 
 
 class Part(NamedTuple):
@@ -121,14 +124,14 @@ def over_parts(
     strong, lower, upper = (
         worst(name, -1.0, np.int32) for name in ("strong", "lower", "upper")
     )
-    hidden, updates = (
-        worst(name, np.nan, np.float64) for name in ("hidden", "updates")
+    hidden, updates, lasting = (
+        worst(name, np.nan, np.float64) for name in ("hidden", "updates", "lasting")
     )
     if hidden is not None:
         hidden = np.where(exposed > 0, 1.0, hidden)
     assert lower is not None
     assert upper is not None
-    return OverRounds(exposed, strong, lower, upper, hidden, updates)
+    return OverRounds(exposed, strong, lower, upper, hidden, updates, lasting)
 
 
 def over_rounds(
@@ -175,8 +178,12 @@ def over_rounds(
     if is_feasible(P):
         worst = np.asarray(hidden_among_trajectory(P, quantiles=(0.0,)))[:, 0]
         hidden = np.where(exposed > 0, 1.0, np.maximum(worst, np.nextafter(1.0, 2.0)))
-    updates = None if drifting is None else drifting.worst_over_rounds(log)
-    return OverRounds(exposed, strong, lower, upper, hidden, updates)
+    updates = lasting = None
+    if drifting is not None:
+        updates = drifting.worst_over_rounds(log)
+        if drifting.has_lasting_part:
+            lasting = drifting.worst_lasting_over_rounds(log)
+    return OverRounds(exposed, strong, lower, upper, hidden, updates, lasting)
 
 
 def _exposed(log: ParticipationLog, first_rounds: Iterable[Hashable]) -> np.ndarray:

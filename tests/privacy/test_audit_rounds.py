@@ -76,3 +76,28 @@ def test_a_history_of_nobody() -> None:
     after = audit(nobody, effort=0.01).over_rounds(nobody)
     assert after.lower.tolist() == after.upper.tolist() == [-1, -1]
     assert after.exposed.tolist() == [0, 0]
+
+
+def _share_of_what_lasts(P: np.ndarray, share: float) -> np.ndarray:
+    """Explain l_i by sums of sqrt(a) l_i + sqrt(1 - a) e_ir, from their covariance."""
+    sums = share * (P @ P.T) + (1 - share) * np.diag((P**2).sum(axis=1))
+    joint = np.sqrt(share) * P
+    return np.einsum("ri,rs,si->i", joint, np.linalg.pinv(sums, hermitian=True), joint)
+
+
+def test_what_lasts_is_followed_over_the_rounds() -> None:
+    P = (np.random.default_rng(3).random((8, 6)) < 0.5).astype(int)
+    P[0] = 0
+    log = named(P)
+    found = audit(log, effort=0.01, memory=0.9, share=0.4)
+    after = found.over_rounds(log).lasting
+    assert after is not None
+    assert np.isnan(after[0])
+    for j in range(1, len(P)):
+        explained = _share_of_what_lasts(P[: j + 1], 0.4)
+        assert after[j] == pytest.approx(1 / explained.max(), rel=1e-9)
+    assert found.lasting is not None
+    assert after[-1] == pytest.approx(found.lasting.least)
+    # of an update that is all new, or never changes, nothing else lasts
+    assert audit(log, memory=0.9, share=1.0).over_rounds(log).lasting is None
+    assert audit(log).over_rounds(log).lasting is None

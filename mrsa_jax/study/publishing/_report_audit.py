@@ -7,7 +7,14 @@ import pathlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from mrsa_jax.plotting.audit_charts import EXPOSED, HIDDEN, STRONG, UPDATES, WEAK
+from mrsa_jax.plotting.audit_charts import (
+    EXPOSED,
+    HIDDEN,
+    LASTING,
+    STRONG,
+    UPDATES,
+    WEAK,
+)
 from mrsa_jax.plotting.chart import Chart
 from mrsa_jax.study.publishing import _page, _report
 from mrsa_jax.study.publishing._assets import piece, text_of
@@ -26,6 +33,7 @@ _QUESTIONS = {
     STRONG: "strong T",
     HIDDEN: "worst client hidden",
     UPDATES: _UPDATE,
+    LASTING: "what lasts, worst client",
     EXPOSED: "exposed clients",
 }  # the line of the summary that each curve belongs to
 _MOST_ROWS = 200

@@ -118,6 +118,7 @@ def _rounds(log: ParticipationLog, audit: Audit) -> dict[str, Sequence[Any]]:
         "strong_privacy": after.strong,
         "hidden_among_worst": after.hidden,
         "update_hidden_worst": after.updates,
+        "lasting_hidden_worst": after.lasting,
     }
     return columns | {
         name: column.tolist() for name, column in more.items() if column is not None
