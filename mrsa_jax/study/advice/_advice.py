@@ -348,7 +348,6 @@ class Advice:
     def headings(self) -> tuple[str, ...]:
         """Of the columns of `table`."""
         rounds = self.setting.rounds
-        drifting = () if self.setting.memory is None else ("update hidden",)
         return (
             "scheme",
             "T",
@@ -358,9 +357,17 @@ class Advice:
             "F",
             f"T after {rounds}",
             f"hidden after {rounds}",
-            *drifting,
+            *self._drifting,
             "",
         )
+
+    @property
+    def _drifting(self) -> tuple[str, ...]:
+        """Name the columns on updates that drift, in the order of `_cells`."""
+        if self.setting.memory is None:
+            return ()
+        has_lasting_part = 0.0 < self.setting.share < 1.0
+        return ("update hidden", *("what lasts hidden",) * has_lasting_part)
 
     @property
     def reading(self) -> str:
@@ -369,6 +376,7 @@ class Advice:
         played = text_of("advice_played") if setting.trials else ""
         if setting.memory is not None:
             played += text_of("advice_drifting")
+            played += text_of("advice_lasting") * (len(self._drifting) > 1)
         return text_of("advice_reading").format(played=played.format(**vars(setting)))
 
     @property
@@ -390,7 +398,7 @@ class Advice:
         is_whole = (option.num_clients, cohort) == (clients, self.setting.cohort_size)
         scheme = option.scheme
         played = option.played
-        fair = weak = hidden = update = "-"
+        fair = weak = hidden = update = lasting = "-"
         if played is not None:
             fair = _about(played.fairness_gap, played.fairness_interval)
             if played.weak_lower is not None and played.hidden_worst is not None:
@@ -399,6 +407,8 @@ class Advice:
                 hidden = " / ".join(map(hidden_words, sizes))
             if played.update_hidden_worst is not None:
                 update = hidden_words(played.update_hidden_worst)
+            if played.lasting_hidden_worst is not None:
+                lasting = hidden_words(played.lasting_hidden_worst)
         mark = "best" if option.is_best else ""
         return (
             scheme if is_whole else f"{scheme}, {option.num_clients}/{cohort}",
@@ -413,7 +423,7 @@ class Advice:
             fair,
             weak,
             hidden,
-            *(() if self.setting.memory is None else (update,)),
+            *(update, lasting)[: len(self._drifting)],
             "take" if option == self.chosen else mark,
         )
 

@@ -114,6 +114,8 @@ class Played:
         update_hidden_worst: Size that the worst update of all trials is hidden among,
             if updates drift; None as above, without a memory, and if floats are not
             precise enough.
+        lasting_hidden_worst: The same of what never changes of a client's updates; None
+            as above, and where nothing or all of them lasts.
     """
 
     num_trials: int
@@ -131,6 +133,7 @@ class Played:
     hidden_median: float | None
     hidden_interval: Interval | None
     update_hidden_worst: float | None = None
+    lasting_hidden_worst: float | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -247,10 +250,15 @@ def measure(
     hidden = times * np.asarray(privacy.hidden_among(clients))
     seen = hidden[np.isfinite(hidden).any(axis=-1)]
     medians = np.array([np.median(row[np.isfinite(row)]) for row in seen])
-    worst = np.inf
+    worst = lasting = np.inf
     if memory is not None:
         drifting = np.asarray(privacy.hidden_among(clients, memory=memory, share=share))
         worst = times * float(drifting.min())
+        if 0.0 < share < 1.0:
+            constant = privacy.hidden_among(
+                clients, memory=1.0, share=share, of="lasting"
+            )
+            lasting = times * float(np.min(constant))
     weak: list[int | None] = [1, 1]
     # hidden among 1 is exposure, so weak T is 1 without a search
     if not (hidden == 1.0).any():
@@ -274,6 +282,7 @@ def measure(
         hidden_median=float(medians.mean()) if len(seen) else None,
         hidden_interval=_interval(medians) if len(seen) else None,
         update_hidden_worst=worst if np.isfinite(worst) else None,
+        lasting_hidden_worst=lasting if np.isfinite(lasting) else None,
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, Literal
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -296,19 +296,22 @@ class _Result:
         groups = self.groups
         return np.bincount(groups, self.scene.has_attribute)[groups]
 
-    def hidden_worst(self, stop: int, of: Literal["update", "lasting"]) -> float:
-        """Return among how many clients the worst update of `stop` rounds is hidden.
+    def hidden_worst(self, stop: int) -> dict[str, float]:
+        """Return among how many the worst update and lasting part are hidden by then.
 
         NaN where no client came twice, so that nothing is known of a memory.
         """
-        drift = self.scene.drift
+        drift, history = self.scene.drift, self.scene.view.participation[:stop]
+        names = ("hidden_among_worst", "lasting_hidden_worst")
         if not np.isfinite(drift.memory):
-            return float("nan")
-        history = self.scene.view.participation[:stop]
-        hidden = privacy.hidden_among(
-            history, memory=drift.memory, share=drift.lasting, of=of
+            return dict.fromkeys(names, float("nan"))
+        update = privacy.hidden_among(history, memory=drift.memory, share=drift.lasting)
+        # an attribute never changes
+        lasting = privacy.hidden_among(
+            history, memory=1.0, share=drift.lasting, of="lasting"
         )
-        return float(np.min(hidden))
+        worst = (float(np.min(hidden)) for hidden in (update, lasting))
+        return dict(zip(names, worst, strict=True))
 
     def trajectory(self, bound: float | None) -> list[dict[str, Any]]:
         """Return a row for each number of rounds after which estimates are scored."""
@@ -321,15 +324,8 @@ class _Result:
             parts = (each[:stop] for each in (history, scores.totals, scores.noise))
             estimates = self.attack.solve(*parts).estimates
             auc = self.judged(estimates).auc
-            rows.append(
-                {
-                    "rounds": stop,
-                    "auc": auc,
-                    "bound_auc": bound,
-                    "hidden_among_worst": self.hidden_worst(stop, "update"),
-                    "lasting_hidden_worst": self.hidden_worst(stop, "lasting"),
-                }
-            )
+            row = {"rounds": stop, "auc": auc, "bound_auc": bound}
+            rows.append(row | self.hidden_worst(stop))
         return rows
 
 

@@ -241,6 +241,9 @@ def test_fairness_of_user_partition() -> None:
     assert one.played.update_hidden_worst == pytest.approx(3)
     place = found.headings.index("update hidden")
     assert found.table[found.options.index(one)][place] == "3.00"
+    place = found.headings.index("what lasts hidden")
+    # four sums of one block with a fresh fifth: h = 1 / 3 * 4 / (4 + 1/4)
+    assert found.table[found.options.index(one)][place] == "3.19"
     assert "drift with memory 0.5, share 0.8" in found.reading
 
 
@@ -265,6 +268,10 @@ def test_measures_by_hand() -> None:
     # M = [[2, 1/2], [1/2, 2]]: h = 8/15 of all updates of the triangle, and 1/2 of a
     # pair's
     assert found.update_hidden_worst == pytest.approx(15 / 8)
+    assert found.lasting_hidden_worst is None
+    # with half of it fresh M = [[4, 1], [1, 4]]: h = 2 * 3 / 15 of a triangle's corner
+    half = measure(np.array([triangle], np.bool_), memory=0.5, share=0.5)
+    assert half.lasting_hidden_worst == pytest.approx(15 / 6)
 
 
 @pytest.mark.long
