@@ -222,3 +222,48 @@ def test_a_server_that_knows_who_resembles_whom_attains_the_prediction(
         else:
             # the figure of alike clients is a mean: single clients are far from it
             assert attained.max() > 2 * predicted.max()
+
+
+def _shares_of_mates(C: np.ndarray, block: list[int]) -> np.ndarray:
+    """Explain each mate's update by the sum of its block alone."""
+    among = C[np.ix_(block, block)]
+    return np.square(among.sum(axis=1)) / np.diagonal(among) / among.sum()
+
+
+def _least_resembling(C: np.ndarray, size: int, swaps: int) -> list[list[int]]:
+    """Swap clients of blocks as long as this hides the best-known mates better."""
+    rng = np.random.default_rng(0)
+    blocks = np.arange(len(C)).reshape(-1, size).tolist()
+
+    def cost(block: list[int]) -> float:
+        return float((_shares_of_mates(C, block) ** 4).sum())
+
+    for _ in range(swaps):
+        first, second = rng.choice(len(blocks), 2, replace=False)
+        one, other = list(blocks[first]), list(blocks[second])
+        place, place_of_other = rng.integers(size, size=2)
+        one[place], other[place_of_other] = other[place_of_other], one[place]
+        before = cost(blocks[first]) + cost(blocks[second])
+        if cost(one) + cost(other) < before:
+            blocks[first], blocks[second] = one, other
+    return blocks
+
+
+@pytest.mark.slow
+def test_blocks_of_clients_that_resemble_least() -> None:
+    """Alone a block then hides its mates well; all blocks together hardly better."""
+    _, updates = _centred_updates("digits", 0.1, 60)
+    members = np.tile(np.arange(120), (60, 1))
+    drift = mj.federated.measure_drift(updates, members, resemblance=True)
+    C = np.asarray(drift.resemblance)
+    C = C / np.trace(C) * 120
+    as_they_come = np.arange(120).reshape(-1, 4).tolist()
+    found = []
+    for blocks in (as_they_come, _least_resembling(C, 4, 20_000)):
+        alone = np.concatenate([_shares_of_mates(C, block) for block in blocks])
+        sums = np.zeros((30, 120), int)
+        for row, block in zip(sums, blocks, strict=True):
+            row[block] = 1
+        hidden = mj.privacy.hidden_among(sums, covariance=C + 1e-6 * np.eye(120))
+        found += [alone.max(), (1 / np.asarray(hidden)).max()]
+    np.testing.assert_allclose(found, [0.78, 0.94, 0.26, 0.88], atol=0.03)
