@@ -16,8 +16,11 @@ import mrsa_jax as mj
 from mrsa_jax import ConfigurationError, study
 from mrsa_jax.selection import RoundHistory
 from mrsa_jax.study.publishing import _report
+from mrsa_jax.study.publishing._accessor import register
 from mrsa_jax.study.runs import _trial
 from mrsa_jax.study.runs._segments import analyse_segments
+
+register()  # as every study does
 
 
 def exact(rows: np.ndarray) -> list[tuple[Fraction, Fraction] | None]:
