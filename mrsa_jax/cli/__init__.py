@@ -55,7 +55,7 @@ from mrsa_watch._base.streams import bare_interrupts, run_with_outlets
 
 __all__ = ["INTERRUPTED", "INTERRUPTS", "Bars", "main"]
 
-# the entry point: settings of `reproduce`, and what runs it
+# the entry point: settings of `reproduce` by its words, and what runs it
 _OF_PAPERS = "mrsa_jax.commands"
 _MISUSE = (ConfigurationError, DataNotFoundError, OutputExistsError)
 
@@ -289,7 +289,7 @@ def _parse(words: list[str]) -> Any:
     if is_asked or (words and words[0].startswith("--tyro-")):
         # asked for, it must be installed; completion does without it
         with contextlib.suppress(*() if is_asked else (ConfigurationError,)):
-            settings["reproduce"] = from_papers(_OF_PAPERS)[0]()
+            settings["reproduce"] = from_papers(_OF_PAPERS)[0](words[1:] * is_asked)
     chosen = _COMMANDS.get(words[0]) if words else None
     if path is not None and chosen is None:
         raise ConfigurationError(

@@ -6,6 +6,7 @@ Remake the papers' tables and figures and judge them.
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
@@ -21,9 +22,10 @@ from mrsa_jax.cli.console import (
     use_cores,
 )
 from mrsa_jax.cli.tables import coloured, print_table
-from mrsa_papers._catalog import ITEMS
-from mrsa_papers._config import ReproduceConfig, check_targets
-from mrsa_watch._base.errors import require
+from mrsa_papers._catalog import ITEMS, PAPERS
+from mrsa_papers._config import ReproduceConfig, check_targets, with_settings
+from mrsa_papers.harness._settings import fields_of
+from mrsa_watch._base.errors import ConfigurationError, require
 
 if TYPE_CHECKING:
     from mrsa_papers._driver import SavedReproduction
@@ -64,6 +66,14 @@ def run_reproduce(command: ReproduceCommand) -> int:
     )
     # before JAX is imported: misuse is answered at once
     targets = check_targets(config.targets)
+    usual = {field.name for field in dataclasses.fields(ReproduceCommand)}
+    settings = {
+        field.name: getattr(command, field.name)
+        for field in dataclasses.fields(command)
+        if field.name not in usual
+    }
+    given = {name: value for name, value in settings.items() if value is not None}
+    config = with_settings(config, given)
     if command.list_items:
         _list(targets, as_json=config.json)
         return 0
@@ -171,5 +181,38 @@ def _say(text: str) -> None:
     print_words(output_console(_WIDTH), text)
 
 
-COMMAND = (ReproduceCommand, run_reproduce)
+def command_for(words: Sequence[str] = ()) -> ReproduceCommand:
+    """Return the default settings of the command that these words give.
+
+    Those of a single item are among them.
+
+    Args:
+        words: Behind `mrsa-jax reproduce`.
+    """
+    # what stands before the first flag: values of flags may be names of items, too
+    names = list(itertools.takewhile(lambda word: not word.startswith("-"), words))
+    if len(names) != 1:
+        return ReproduceCommand()
+    try:
+        targets = check_targets(names)
+    except ConfigurationError:
+        return ReproduceCommand()  # said when the command runs
+    if len(targets) != 1:
+        return ReproduceCommand()
+    paper, name = targets[0]
+    row = ITEMS[paper][name]
+    made = dataclasses.make_dataclass(
+        ReproduceCommand.__name__,
+        fields_of(row.settings),
+        bases=(ReproduceCommand,),
+        frozen=True,
+        namespace={
+            "__doc__": f"{row.title} ({PAPERS[paper]}).",
+            "__module__": __name__,
+        },
+    )
+    return made()
+
+
+COMMAND = (command_for, run_reproduce)
 """Entry point by which `mrsa-jax` loads this project."""

@@ -7,12 +7,16 @@ name.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import pathlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 from mrsa_jax._core.flags import Folder
+from mrsa_jax.study.settings._load import check_types, with_plain_values
 from mrsa_papers._catalog import ALIASES, ITEMS
-from mrsa_watch._base.errors import ConfigurationError, nearest
+from mrsa_papers.harness._settings import fields_of, values_of
+from mrsa_watch._base.errors import ConfigurationError, nearest, require
 
 Target = tuple[str, str]
 """A paper and the name of one of its items."""
@@ -76,6 +80,57 @@ def check_targets(targets: Iterable[str]) -> tuple[Target, ...]:
     )
 
 
+@functools.cache
+def config_of(target: Target) -> type[ReproduceConfig]:
+    """Return the settings of one item: those of every reproduction, and its own.
+
+    Examples:
+        >>> config_of(("ccesa", "tableg2"))(num_sizes=(100,)).num_sizes
+        (100,)
+    """
+    row = ITEMS[target[0]][target[1]]
+    return dataclasses.make_dataclass(
+        ReproduceConfig.__name__,  # provenance names a command by its settings
+        fields_of(row.settings),
+        bases=(ReproduceConfig,),
+        frozen=True,
+        namespace={"__doc__": row.title, "__module__": __name__},
+    )
+
+
+def given_settings(config: ReproduceConfig) -> dict[str, Any]:
+    """Return an item's own settings by name, None where nothing was given."""
+    usual = {field.name for field in dataclasses.fields(ReproduceConfig)}
+    fields = [field.name for field in dataclasses.fields(config)]
+    return {name: getattr(config, name) for name in fields if name not in usual}
+
+
+def checked_settings(
+    targets: tuple[Target, ...], settings: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Return settings of the only target as its maker takes them, or raise.
+
+    Raises:
+        ConfigurationError: If there are several targets, or a setting is unknown, of
+            another type or out of its range.
+    """
+    if not settings:
+        return {}
+    rule = "must be set for one item"
+    require(len(targets) == 1, next(iter(settings)), rule, f"{len(targets)} items")
+    (target,) = targets
+    values_of(".".join(target), ITEMS[target[0]][target[1]].settings, settings)
+    config = with_plain_values(config_of(target)(**settings))
+    lists = {
+        name: tuple(value)
+        for name, value in given_settings(config).items()
+        if isinstance(value, list)
+    }
+    config = dataclasses.replace(config, **lists)
+    check_types(config)
+    return given_settings(config)
+
+
 def _checked(word: str) -> Target:
     """Return a paper and an item, or the empty name for all of its items."""
     paper, dot, item = word.partition(".")
@@ -103,6 +158,23 @@ def _checked(word: str) -> Target:
             f"`target` must be a known item; got {word!r}; {nearest(word, names)}"
         )
     return paper, item
+
+
+def with_settings(config: ReproduceConfig, given: Mapping[str, Any]) -> ReproduceConfig:
+    """Return a configuration with settings of its only item, or raise.
+
+    Raises:
+        ConfigurationError: As `checked_settings`.
+    """
+    targets = check_targets(config.targets)
+    if not given:
+        return config
+    settings = checked_settings(targets, given)
+    usual = {
+        field.name: getattr(config, field.name)
+        for field in dataclasses.fields(ReproduceConfig)
+    }
+    return config_of(targets[0])(**usual, **settings)
 
 
 def item_config(config: ReproduceConfig, target: Target) -> ReproduceConfig:

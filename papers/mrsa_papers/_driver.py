@@ -22,7 +22,14 @@ from mrsa_jax.study._progress import Notes
 from mrsa_jax.study.stores import _store
 from mrsa_papers import _folder as folder
 from mrsa_papers._catalog import ITEMS
-from mrsa_papers._config import ReproduceConfig, Target, check_targets, item_config
+from mrsa_papers._config import (
+    ReproduceConfig,
+    Target,
+    check_targets,
+    checked_settings,
+    given_settings,
+    item_config,
+)
 from mrsa_papers._folder import Made
 from mrsa_papers._summary import Standing, SummaryRow, judged, summary, verdicts
 from mrsa_papers.harness import (
@@ -36,6 +43,7 @@ from mrsa_papers.harness import (
 )
 from mrsa_papers.harness._figures import Draw, labelled
 from mrsa_papers.harness._items import VERDICTS, at_other_settings, on_other_data
+from mrsa_papers.harness._settings import values_of
 from mrsa_watch._base.errors import DataNotFoundError, StoreError, require, writing
 
 # What is left is estimated from what each item usually takes, scaled by how this
@@ -174,9 +182,11 @@ def totals(rows: Sequence[SummaryRow]) -> str:
         sum(row.counts[place] for row in rows) for place in range(len(VERDICTS) - 1)
     ]
     # in the order of VERDICTS, without "no data"
-    right, other, read, silent, wrong, open_, differ = counts
+    right, other, ours, elsewhere, read, silent, wrong, open_, differ = counts
     missed = sum(row.unexpected for row in rows)
     apart = f" {other} hold on data instead of the paper's," if other else ""
+    apart += f" {ours} are ours," if ours else ""
+    apart += f" {elsewhere} at other settings," if elsewhere else ""
     hang = f" {read} hang on our reading or settings," if read else ""
     hang += f" {silent} on what the paper does not state," if silent else ""
     between = f" {open_} undecided," if open_ else ""
@@ -274,6 +284,7 @@ def remake(
     dataset: str = "mnist_5k",
     directory: str | os.PathLike[str] | None = None,
     progress: Progress | None = None,
+    **settings: Any,
 ) -> list[Item]:
     """Remake tables and figures of the papers, and judge each by the paper's claims.
 
@@ -288,6 +299,9 @@ def remake(
             papers' are in `ITEMS`.
         directory: Folder of the data set, where it needs one.
         progress: Receives how far it is.
+        settings: Of the item, where `targets` is a single one: `mrsa-jax reproduce ITEM
+            --help` lists them with the paper's values. A number that the paper printed
+            of other settings is then left out.
 
     Returns:
         One `Item` for each target, in the papers' order; its `verdict` is
@@ -295,23 +309,27 @@ def remake(
         `"undecided"`, `"differs"` or another of `harness.Verdict`.
 
     Raises:
-        ConfigurationError: For an unknown target or data set (naming the nearest), or a
-            seed out of range.
+        ConfigurationError: For an unknown target, data set or setting (naming the
+            nearest), or a value out of range.
         DataNotFoundError: If the data set is not on this machine.
 
     Examples:
         >>> (table,) = remake("multiround.table1")
         >>> table.verdict  # 91389 is printed where C(40, 4) = 91390
         'paper errs'
+        >>> (figure,) = remake("ccesa.tableg2", num_sizes=[100, 250])
+        >>> figure.data["n"].unique().tolist()
+        [100, 250]
 
     Source: the three papers; errata and open readings as docs/errata.md lists them.
     """
     wanted = check_targets(targets)
     words = {} if progress is None else {"progress": progress}
     context = Context(seed, fast, dataset=dataset, directory=directory, **words)
+    given = checked_settings(wanted, settings)
     if any(ITEMS[paper][name].trains for paper, name in wanted):
         _ = context.images  # data that are missing are named before any work
-    return [_item(target, context) for target in wanted]
+    return [_item(target, context, given) for target in wanted]
 
 
 def function_of(paper: str, where: str) -> Callable[..., Any]:
@@ -330,15 +348,17 @@ def figure_of(target: Target) -> Draw:
     return draw if row.axes is None else labelled(draw, row.axes)
 
 
-def _item(target: Target, context: Context) -> Item:
+def _item(target: Target, context: Context, given: Mapping[str, Any]) -> Item:
     """Make an item, its claims marked where data or settings are not the paper's."""
     paper, name = target
     row = ITEMS[paper][name]
-    parts: Found = function_of(paper, row.maker)(context)
+    maker = function_of(paper, row.maker)
+    values = values_of(".".join(target), row.settings, given, is_fast=context.fast)
+    parts: Found = maker(context, values) if row.settings else maker(context)
     item = Item(name, row.title, *parts)
     # data first: a claim that holds on other data is lowered again by other settings
     item = on_other_data(item) if all(_data_words(context, row)) else item
-    return at_other_settings(item)
+    return at_other_settings(item, values.missed)
 
 
 def _data_words(context: Context, row: Row) -> tuple[str, str]:
@@ -405,7 +425,7 @@ def run_and_save(
         if target in already_made:
             done.append(folder.kept_item(configs[target]))
             continue
-        made = _make(target, context, overall)
+        made = _make(target, context, overall, given_settings(config))
         try:
             done.append(_written(configs[target], target, made, overall))
         except StoreError:
@@ -419,7 +439,9 @@ def run_and_save(
     return saved
 
 
-def _make(target: Target, context: Context, overall: Overall) -> Made:
+def _make(
+    target: Target, context: Context, overall: Overall, given: Mapping[str, Any]
+) -> Made:
     """Make an item; where its data are missing, say so instead."""
     paper, name = target
     row = ITEMS[paper][name]
@@ -436,7 +458,7 @@ def _make(target: Target, context: Context, overall: Overall) -> Made:
         )
     # without the loading of data, which all items share
     start = time.perf_counter()
-    item = _item(target, context)
+    item = _item(target, context, given)
     return Made(paper, item, time.perf_counter() - start, *words)
 
 

@@ -43,6 +43,8 @@ _KINDS = {
     "reproduced": "good",
     "paper errs": "told",
     "holds on other data": "told",
+    "ours": "told",
+    "other settings": "fair",
     "our reading": "told",
     "not stated": "told",
     "undecided": "fair",

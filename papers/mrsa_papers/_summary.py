@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any, Literal, NamedTuple
 
 from mrsa_papers._catalog import ITEMS, PAPERS
-from mrsa_papers._config import ReproduceConfig
+from mrsa_papers._config import ReproduceConfig, given_settings
 from mrsa_papers._folder import Made
 from mrsa_papers.harness._items import VERDICTS, Check
 
@@ -44,6 +44,8 @@ class SummaryRow(NamedTuple):
     title: str
     reproduced: int
     on_other_data: int
+    ours: int
+    other_settings: int
     our_reading: int
     not_stated: int
     paper_errs: int
@@ -59,6 +61,8 @@ class SummaryRow(NamedTuple):
         return (
             self.reproduced,
             self.on_other_data,
+            self.ours,
+            self.other_settings,
             self.our_reading,
             self.not_stated,
             self.paper_errs,
@@ -81,14 +85,18 @@ def judged(made: Made, config: ReproduceConfig) -> tuple[Judged, ...]:
     """Return an item's claims beside what was expected of them."""
     misses = ITEMS[made.paper][made.item.name].misses
     fast, dataset = config.fast, config.dataset
+    is_own = any(value is not None for value in given_settings(config).values())
     reasons = {m.claim: m.why for m in misses if m.applies(fast=fast, dataset=dataset)}
     result = []
     for check in made.item.checks:
         why = reasons.get(check.name)
         how = standing(check, why)
+        if is_own and check.as_made is not None and check.verdict != "ours":
+            # at a user's settings nothing of the paper is hit or missed
+            how = "as expected"
         words = [_REMARKS.get(how, "") + (why or "")]
         # the verdict was lowered, but the miss is judged as it was made
-        if check.as_made is not None:
+        if check.as_made is not None and check.verdict != "ours":
             words.insert(0, "Not at the paper's settings.")
         result.append(Judged(check, how, " ".join(filter(None, words))))
     return tuple(result)
@@ -136,6 +144,8 @@ def standing(check: Check, why: str | None) -> Standing:
         >>> standing(Check("T", "12", "11", "exact", "differs"), "no such T exists")
         'explained'
     """
+    if check.verdict == "other settings":
+        return "as expected"  # nothing is compared
     # other settings lower a verdict, but do not excuse a miss
     verdict = check.as_made or check.verdict
     if verdict == "no data":

@@ -15,8 +15,15 @@ import numpy as np
 
 from mrsa_jax import secagg
 from mrsa_jax.secagg.failures.tails import log_pmf
-from mrsa_papers.ccesa._theory import COLOURS, TOTALS, step_rate
-from mrsa_papers.harness import Check, Context, Found, rows_to_frame, state
+from mrsa_papers.ccesa._theory import COLOURS, step_rate
+from mrsa_papers.harness import (
+    Check,
+    Context,
+    Found,
+    Values,
+    rows_to_frame,
+    state,
+)
 from mrsa_papers.harness._figures import MARKERS, in_turn
 
 if TYPE_CHECKING:
@@ -26,11 +33,11 @@ _MANY = 0.6  # q_total beyond the theorem's reach
 _SLACKS = (0.0, 1.0)  # epsilon, by which p exceeds Theorem 4's threshold
 
 
-def reliable(context: Context) -> Found:
+def reliable(context: Context, settings: Values) -> Found:
     """Return Theorem 3: the chance of an unreliable round at its threshold over n."""
-    sizes = tuple(10**k for k in range(2, 5 if context.fast else 7))
+    sizes = sorted(settings.num_sizes)
     rows = []
-    for total in TOTALS:
+    for total in settings.total_rates:
         for n in sizes:
             q = step_rate(total)
             p = secagg.failures.reliable_connection_threshold(n, q)
@@ -58,22 +65,26 @@ def reliable(context: Context) -> Found:
         state(
             "chance that a round is unreliable at the threshold, n P(X < t)",
             above.empty,
+            depends=(),
             paper="at most n/(n-1)^2, which tends to 0",
             ours=f"at most 10^{(data['log10'] - data['proof']).max():.2f} of it",
             tolerance=(
-                f"every q_total of Figure 3, n = 100 to {sizes[-1]:,}; exact binomial "
+                f"every q_total, n = {sizes[0]:,} to {sizes[-1]:,}; exact binomial "
                 "tails at Remark 4's t"
             ),
         ),
         state(
             "the same as n grows",
             all(bool((np.diff(curve) < 0).all()) for curve in falls),
+            depends=(),
             paper="tends to 0",
             ours="; ".join(
                 f"q_total = {total:g}: 10^{curve[0]:.1f} to 10^{curve[-1]:.1f}"
-                for total, curve in zip(TOTALS, falls, strict=True)
+                for total, curve in zip(
+                    sorted(settings.total_rates), falls, strict=True
+                )
             ),
-            tolerance=f"falls from each power of ten to the next, up to {sizes[-1]:,}",
+            tolerance=f"falls from each n to the next, up to {sizes[-1]:,}",
             note="a limit itself cannot be computed; the bound above has it",
         ),
         _out_of_reach(),
@@ -123,14 +134,14 @@ def _tail_from(n: int, chance: float, least: int) -> float:
     return float(np.exp(log_pmf(n, chance)[least:]).sum())
 
 
-def private(context: Context) -> Found:
+def private(context: Context, settings: Values) -> Found:
     """Return Theorem 4.
 
     The chance that G_3 is disconnected at its threshold, as n grows.
     """
-    sizes = (100, 200, 400) if context.fast else (100, 200, 400, 800, 1600, 3200)
+    sizes = sorted(settings.num_sizes)
     rows = []
-    jobs = [(total, n) for total in (0.0, 0.1) for n in sizes]
+    jobs = [(total, n) for total in settings.total_rates for n in sizes]
     for total, n in context.steps("Theorem 4: exact chances", jobs):
         q = step_rate(total)
         start = secagg.failures.private_connection_threshold(n, q)
@@ -158,17 +169,19 @@ def private(context: Context) -> Found:
         state(
             "chance that G_3 is disconnected at 1 + epsilon = 2 times the threshold",
             all(bool((np.diff(curve) < 0).all()) for curve in falls),
+            depends=(),
             paper="tends to 0 (the proof's threshold has 1 + epsilon)",
             ours=_ends(falls),
-            tolerance=f"exact; falls from each n to the next, 100 to {sizes[-1]}",
+            tolerance=f"exact; falls from each n to the next, {sizes[0]} to {sizes[-1]}",
             note="a limit itself cannot be computed",
         ),
         state(
             "chance that G_3 is disconnected at the printed threshold",
             all(bool((np.diff(curve) < 0).all()) for curve in stays),
+            depends=(),
             paper="tends to 0 for every p above it",
             ours=_ends(stays),
-            tolerance=f"exact; falls from each n to the next, 100 to {sizes[-1]}",
+            tolerance=f"exact; falls from each n to the next, {sizes[0]} to {sizes[-1]}",
             otherwise="our reading",
             note=(
                 "it rises towards 1 - 1/e, the chance at log n / n: without the "
@@ -180,6 +193,7 @@ def private(context: Context) -> Found:
         state(
             "(b): chance that |V_3| is further than sqrt(n log n) from its mean",
             bool((far <= 2).all()),
+            depends=(),
             paper="at most 2/n^2 (Hoeffding)",
             ours=f"at most {far.max():.2g}/n^2",
             tolerance="every n and q_total; exact binomial tails",

@@ -15,9 +15,17 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from mrsa_jax import secagg
-from mrsa_papers.harness import Check, Context, Found, rows_to_frame, state
+from mrsa_papers.harness import (
+    Check,
+    Context,
+    Found,
+    Values,
+    rows_to_frame,
+    state,
+)
 from mrsa_papers.harness._figures import MARKERS, beside, in_turn, legend
 from mrsa_papers.harness._rows import printed_in
+from mrsa_watch._base.errors import require
 
 if TYPE_CHECKING:
     from mrsa_papers.harness._figures import Axes, Figure, pd
@@ -51,6 +59,18 @@ def thresholds_of(n: int, total: float) -> tuple[float, float, int]:
     return p, step_rate(total), secagg.share_threshold(n, p)
 
 
+def check_thresholds(settings: Values) -> None:
+    """Raise unless p* is a probability for each n and q_total of an item."""
+    for total, n in itertools.product(settings.total_rates, settings.num_sizes):
+        rule = "must leave a p* of at most 1 at each of `num_sizes`"
+        require(
+            total < 0.5 and secagg.connection_probability(n, total) <= 1.0,
+            "total_rates",
+            rule,
+            f"{total:g} at n = {n}",
+        )
+
+
 def real_threshold(n: int, p: float) -> float:
     """Return Remark 4's t before it is rounded up."""
     # Remark 4: half of the mean degree and a deviation, plus one
@@ -72,10 +92,11 @@ def bandwidth_share(n: int, p: float) -> float:
     return bandwidth_bits((n - 1) * p) / bandwidth_bits(n - 1)
 
 
-def error_bounds(context: Context) -> Found:
+def error_bounds(context: Context, settings: Values) -> Found:
     """Return Figure 3: the bounds of Theorems 5 and 6 at p = p*."""
+    check_thresholds(settings)
     rows = []
-    jobs = itertools.product(TOTALS, SIZES)
+    jobs = itertools.product(settings.total_rates, settings.num_sizes)
     for total, n in context.steps("Figure 3: bounds at p*", jobs):
         p, q, t = thresholds_of(n, total)
         words = {"q_total": total, "n": n, "p": p, "t": t}
@@ -93,7 +114,7 @@ def error_bounds(context: Context) -> Found:
         ]
     data = rows_to_frame(rows)
     return Found(
-        (*_figure_3_checks(data), _simulated(context)),
+        (*_figure_3_checks(data), _simulated(context, settings)),
         data,
         "Theorem 5 (unreliable) and Theorem 6 (not private) at the threshold "
         "connection probability and Remark 4's t. Dotted: t before it is rounded up, "
@@ -141,22 +162,22 @@ def _figure_3_checks(data: pd.DataFrame) -> Iterator[Check]:
     yield _bounds_fall_with_p()
 
 
-def _simulated(context: Context) -> Check:
-    """Count unreliable rounds at n = 100, where the bound itself exceeds the claim."""
-    trials = 4_000 if context.fast else 40_000
+def _simulated(context: Context, settings: Values) -> Check:
+    """Count unreliable rounds at the least n, where the bound may exceed the claim."""
+    trials, least = settings.num_trials, min(settings.num_sizes)
     rows = []
-    for total in TOTALS:
+    for total in settings.total_rates:
         rates = secagg.failure_rates(
-            context.seed, 100, *thresholds_of(100, total), trials
+            context.seed, least, *thresholds_of(least, total), trials
         )
         rows.append(rates.unreliable)
     counts = ", ".join(str(rate.count) for rate in rows)
     worst = max(rate.upper for rate in rows)
     return state(
-        "simulated P_e^(r) at n = 100 with Remark 4's t",
+        f"simulated P_e^(r) at n = {least} with Remark 4's t",
         worst < 0.01,
         paper="below 1e-2",
-        ours=f"{counts} of {trials} rounds for the four q_total: at most {worst:.4f}",
+        ours=f"{counts} of {trials} rounds by q_total: at most {worst:.4f}",
         tolerance="upper ends of 95 % intervals",
         note="the claim about the chance itself is true; only its bound is larger",
     )
@@ -183,10 +204,11 @@ def _bounds_fall_with_p() -> Check:
     )
 
 
-def unmasking(context: Context) -> Found:
+def unmasking(context: Context, settings: Values) -> Found:
     """Return Proposition 1: the chance of the unmasking attack at Remark 4's t."""
+    check_thresholds(settings)
     rows = []
-    for total, n in itertools.product(TOTALS, SIZES):
+    for total, n in itertools.product(settings.total_rates, settings.num_sizes):
         p, _, t = thresholds_of(n, total)
         exact = secagg.failures.unmasking_bound(n, p, t)
         # Hoeffding: n / (n - 1)^2
@@ -198,11 +220,14 @@ def unmasking(context: Context) -> Found:
     largest = data.iloc[int(share.to_numpy().argmax())]
     # the attack needs 2t - 1 neighbours, of which the complete graph gives n - 1 < 2t -
     # 1
-    complete = max(secagg.failures.unmasking_bound(n, 1.0, n // 2 + 1) for n in SIZES)
+    complete = max(
+        secagg.failures.unmasking_bound(n, 1.0, n // 2 + 1) for n in settings.num_sizes
+    )
     checks = (
         state(
             "chance that some degree allows the attack, n P(|Adj| >= 2t - 1)",
             bool((data["exact"] <= data["bound"]).all()),
+            depends=(),
             paper="at most n/(n-1)^2",
             ours=f"at most {float(share.max()):.3g} of it "
             f"(n = {int(largest['n'])}, q_total = {largest['q_total']:g})",
@@ -211,6 +236,7 @@ def unmasking(context: Context) -> Found:
         state(
             "the same on the complete graph at t = n/2 + 1",
             complete == -math.inf,
+            depends=(),
             paper="impossible",
             ours="impossible" if complete == -math.inf else f"{math.exp(complete):.3g}",
         ),

@@ -33,3 +33,4 @@ from ._items import (
     state as state,
 )
 from ._rows import ANY as ANY, Miss as Miss, Row as Row
+from ._settings import Setting as Setting, Values as Values

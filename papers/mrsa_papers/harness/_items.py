@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import dataclasses
 import numbers
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
 if TYPE_CHECKING:
@@ -16,6 +18,8 @@ if TYPE_CHECKING:
 Verdict = Literal[
     "reproduced",
     "holds on other data",
+    "ours",
+    "other settings",
     "our reading",
     "not stated",
     "paper errs",
@@ -27,6 +31,9 @@ Verdict = Literal[
 
 - `holds on other data`: the data set stands in for the paper's, which reproduces
   nothing.
+- `ours`: a claim that the paper does not make.
+- `other settings`: a number that the paper printed of other settings, so that nothing
+  is compared.
 - `our reading`: it fails as the words are read here, and they can be read otherwise; or
   a setting that the paper states is not met, so that neither a hit nor a miss is one of
   the paper's.
@@ -37,6 +44,9 @@ Verdict = Literal[
   only data that stand in for the paper's speak against it.
 - `no data`: not judged, as the data set is not on this machine.
 """
+
+NOT_DISCUSSED = "not discussed"
+"""The paper's statement of a claim that is ours."""
 
 VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
 """All verdicts, from the best to the worst."""
@@ -58,7 +68,9 @@ class Check:
         of_data: Whether it may hang on the data set or other settings; a printed number
             that follows from a formula does not.
         as_made: The verdict by the settings that were run, where the paper's are not
-            met.
+            met, or of a claim of ours.
+        depends: Settings of the item that the paper's number or claim is of; None for
+            all of them. Empty for what the paper says of every setting.
     """
 
     claim: str
@@ -70,6 +82,7 @@ class Check:
     key: str = ""
     of_data: bool = True
     as_made: Verdict | None = None
+    depends: tuple[str, ...] | None = None
 
     @property
     def name(self) -> str:
@@ -183,37 +196,61 @@ _JUDGED: tuple[Verdict, ...] = (
 )
 
 
-def at_other_settings(item: Item) -> Item:
+def at_other_settings(
+    item: Item, missed: Mapping[str, str] = MappingProxyType({})
+) -> Item:
     """Lower an item's verdicts where a setting that the paper states is not met.
 
     A number that is found after fewer rounds is none of the paper's, whether it is like
-    it or not. What would be undecided stays so. `Check.as_made` keeps the verdict,
-    against which the list of explained misses is held.
+    it or not: what the paper printed is left out. What would be undecided stays so.
+    `Check.as_made` keeps the verdict, against which the list of explained misses is
+    held.
+
+    Args:
+        item: The item as it was made.
+        missed: Settings of the item that are not the paper's, in words by name.
 
     Examples:
         >>> near = state("error", True, paper="6.7e-3", ours="6.8e-3", tolerance="1e-3")
         >>> fewer = (Stated("rounds", 1460, 60, is_least=True),)
         >>> at_other_settings(Item("fig9", "", (near,), None, "", fewer)).verdict
         'our reading'
+        >>> fewer = {"rounds_before": "rounds_before: 60 (the paper: 1460)"}
+        >>> (check,) = at_other_settings(Item("fig9", "", (near,), None, ""), fewer).checks
+        >>> check.verdict, check.paper
+        ('other settings', '')
     """
-    missed = [str(setting) for setting in item.settings if not setting.is_met]
-    if not missed:
+    stated = [str(setting) for setting in item.settings if not setting.is_met]
+    if not stated and not missed:
         return item
-    # a hit proves as little as a miss
-    words = f"not at the paper's settings; {'; '.join(missed)}"
-    checks = tuple(
-        dataclasses.replace(
-            check,
-            verdict="our reading",
-            as_made=check.verdict,
-            note=f"{check.note}; {words}" if check.note else words,
-        )
-        if check.of_data and check.verdict in _JUDGED
-        else check
-        for check in item.checks
-    )
+    checks = tuple(_lowered(check, stated, missed) for check in item.checks)
+    words = "; ".join((*stated, *missed.values()))
     return dataclasses.replace(
-        item, checks=checks, caption=f"{item.caption} {words.capitalize()}."
+        item,
+        checks=checks,
+        caption=f"{item.caption} Not at the paper's settings; {words}.",
+    )
+
+
+def _lowered(check: Check, stated: Sequence[str], missed: Mapping[str, str]) -> Check:
+    """Lower a check whose settings are not the paper's."""
+    if check.verdict not in _JUDGED:
+        return check
+    depends = missed if check.depends is None else check.depends
+    why = [missed[name] for name in depends if name in missed]
+    # a number of the paper stands only next to what was found at its settings
+    is_printed = bool(why) and any(letter.isdigit() for letter in check.paper)
+    why += stated if check.of_data else []
+    if not why:
+        return check
+    words = f"not at the paper's settings; {'; '.join(why)}"
+    return dataclasses.replace(
+        check,
+        paper="" if is_printed else check.paper,
+        # a hit proves as little as a miss
+        verdict="other settings" if is_printed else "our reading",
+        as_made=check.as_made or check.verdict,
+        note=f"{check.note}; {words}" if check.note else words,
     )
 
 
@@ -225,6 +262,7 @@ def compare(
     tolerance: int | float = 0,
     truth: int | float | None = None,
     note: str = "",
+    depends: tuple[str, ...] | None = None,
 ) -> Check:
     """Return the check of a printed number.
 
@@ -235,6 +273,7 @@ def compare(
         tolerance: Largest absolute difference that counts as reproduced.
         truth: The right value where the print is known to err: ours must meet it then.
         note: Said beside the verdict.
+        depends: As in `Check`.
 
     Examples:
         >>> compare("sets", 91389, 91390, truth=91390).verdict
@@ -249,7 +288,16 @@ def compare(
     elif truth is not None and abs(ours - truth) <= tolerance:
         verdict = "paper errs"
     within = "exact" if tolerance == 0 else f"within {tolerance:.3g}"
-    return Check(claim, _text(paper), _text(ours), within, verdict, note, of_data=False)
+    return Check(
+        claim,
+        _text(paper),
+        _text(ours),
+        within,
+        verdict,
+        note,
+        of_data=False,
+        depends=depends,
+    )
 
 
 def state(
@@ -257,14 +305,17 @@ def state(
     holds: bool | None,
     *,
     ours: str,
-    paper: str = "not discussed",
+    paper: str = NOT_DISCUSSED,
     tolerance: str = "exact",
     otherwise: Verdict = "differs",
     note: str = "",
     key: str = "",
     of_data: bool = True,
+    depends: tuple[str, ...] | None = None,
 ) -> Check:
     """Return the check of a statement in words.
+
+    A claim that the paper does not make has the verdict `"ours"`.
 
     Args:
         claim: What is compared.
@@ -279,6 +330,7 @@ def state(
         key: As in `Check`.
         of_data: As in `Check`: False where it follows by arithmetic from what is
             printed.
+        depends: As in `Check`.
 
     Examples:
         >>> words = dict(paper="T = 12", ours="T = 12", tolerance="exact")
@@ -288,7 +340,12 @@ def state(
     verdict: Verdict = (
         "undecided" if holds is None else "reproduced" if holds else otherwise
     )
-    return Check(claim, paper, ours, tolerance, verdict, note, key, of_data)
+    as_made = None
+    if paper.startswith(NOT_DISCUSSED):
+        verdict, as_made = "ours", verdict
+    return Check(
+        claim, paper, ours, tolerance, verdict, note, key, of_data, as_made, depends
+    )
 
 
 def _text(value: Any) -> str:

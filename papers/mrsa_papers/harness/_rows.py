@@ -12,6 +12,8 @@ import pathlib
 import tomllib
 from typing import Any, Literal, NamedTuple
 
+from mrsa_papers.harness._settings import Setting
+
 ANY = "any"
 """Data of an item that trains and is in no paper: it is the same claim on all."""
 
@@ -77,6 +79,7 @@ class Row:
             `ANY` where it trains and is not in the paper, None where it trains nothing.
         misses: Its claims that are known to come out otherwise.
         axes: Words of `Axes.set` for the figure's only axes; None if it has several.
+        settings: What its maker takes; none where nothing of it can be set.
     """
 
     title: str
@@ -87,6 +90,7 @@ class Row:
     data: str | None = None
     misses: tuple[Miss, ...] = ()
     axes: dict[str, Any] | None = None
+    settings: tuple[Setting, ...] = ()
 
     @property
     def trains(self) -> bool:
@@ -141,5 +145,9 @@ def catalog_of(paper: str) -> dict[str, Any]:
             for miss in fields.pop("misses", ())
             for claim in miss.pop("claims")
         )
-        catalog["items"][name] = Row(**fields, misses=misses)
+        settings = tuple(
+            Setting.of(setting, row)
+            for setting, row in fields.pop("settings", {}).items()
+        )
+        catalog["items"][name] = Row(**fields, misses=misses, settings=settings)
     return catalog
