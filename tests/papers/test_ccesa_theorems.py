@@ -13,7 +13,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from inside import inside
+from inside import inside, values_of_item
 
 from mrsa_papers.harness import Context
 
@@ -122,7 +122,9 @@ def test_tails_term_by_term() -> None:
 
 def test_limits_are_not_claimed_from_what_rises() -> None:
     """At Theorem 4's threshold chances rise towards 1 - 1/e; at twice that they fall."""
-    found = asymptotic.private(Context(0, True))
+    found = asymptotic.private(
+        Context(0, True), values_of_item("ccesa.theorem4", fast=True)
+    )
     assert [check.verdict for check in found.checks] == [
         "reproduced",
         "our reading",
@@ -130,7 +132,9 @@ def test_limits_are_not_claimed_from_what_rises() -> None:
     ]
     apart = found.data[found.data["epsilon"] == 0]["apart"]
     assert (apart < 1 - 1 / math.e).all()
-    reliable = asymptotic.reliable(Context(0, True))
+    reliable = asymptotic.reliable(
+        Context(0, True), values_of_item("ccesa.theorem3", fast=True)
+    )
     assert [check.verdict for check in reliable.checks] == ["reproduced"] * 2 + [
         "not stated"
     ]

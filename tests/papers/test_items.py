@@ -87,7 +87,8 @@ def test_misuse_names_argument_and_rule(
 def test_every_row_names_a_maker_and_a_figure_of_its_paper(paper: str) -> None:
     for name, row in ITEMS[paper].items():
         maker, figure = (function_of(paper, where) for where in (row.maker, row.figure))
-        assert list(inspect.signature(maker).parameters) == ["context"], name
+        taken = ["context", "settings"] if row.settings else ["context"]
+        assert list(inspect.signature(maker).parameters) == taken, name
         place = "figure" if row.axes is None else "ax"
         assert list(inspect.signature(figure).parameters) == [place, "data"], name
         assert maker.__doc__

@@ -157,9 +157,10 @@ class Item:
 
     @property
     def verdict(self) -> Verdict:
-        """The worst verdict among the checks."""
+        """The worst verdict among the checks, that of ours only if all are."""
+        found = {check.verdict for check in self.checks}
         # verdicts are listed from best to worst
-        return max((check.verdict for check in self.checks), key=VERDICTS.index)
+        return max(found - {"ours"} or found, key=VERDICTS.index)
 
 
 _ELSEWHERE: dict[Verdict, Verdict] = {
