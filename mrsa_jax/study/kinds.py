@@ -12,6 +12,7 @@ import typing
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from mrsa_jax._core.papers import from_papers
 from mrsa_jax._core.registry import own_row
 from mrsa_jax.selection import Fairness, Scheme
 from mrsa_jax.study import attacks_on_models, attacks_on_sums
@@ -21,7 +22,12 @@ from mrsa_jax.study.settings._commands import AdviseConfig, AuditConfig, SecaggC
 from mrsa_jax.study.settings._config import DemoConfig, SimulateConfig, TrainConfig
 from mrsa_jax.study.settings._load import check_types, with_plain_values, without_none
 from mrsa_jax.study.settings._parts import check_parts
-from mrsa_watch._base.errors import ConfigurationError, require, shortened
+from mrsa_watch._base.errors import (
+    ConfigurationError,
+    check_known,
+    require,
+    shortened,
+)
 
 if TYPE_CHECKING:
     from mrsa_jax.study._findings import AttackFindings
@@ -221,6 +227,23 @@ def kind_of(config: Any) -> Kind:
 def kind_named(command: str) -> Kind | None:
     """Return the row of a command by its name in provenance; None if there is none."""
     return next((kind for kind in KINDS.values() if kind.command == command), None)
+
+
+def swept_kind(name: str) -> Kind:
+    """Return the row of a command that can be swept.
+
+    `"reproduce PAPER.ITEM"` is of the papers' project, and loaded from there.
+
+    Raises:
+        ConfigurationError: For an unknown command, naming the nearest, or if the papers'
+            project is not installed.
+    """
+    command, _, item = name.partition(" ") if isinstance(name, str) else ("", "", "")
+    if command == "reproduce" and item:
+        kind: Kind = from_papers("mrsa_jax.commands")[2](item)
+        return kind
+    kinds = {kind.name: kind for kind in KINDS.values() if kind.points}
+    return kinds[check_known(name, "command", kinds, "one that can be swept")]
 
 
 def attacks() -> dict[str, AttackRow]:

@@ -24,6 +24,7 @@ from mrsa_jax.cli.console import (
 from mrsa_jax.cli.tables import coloured, print_table
 from mrsa_papers._catalog import ITEMS, PAPERS
 from mrsa_papers._config import ReproduceConfig, check_targets, with_settings
+from mrsa_papers._kind import kind_of_item
 from mrsa_papers.harness._settings import fields_of
 from mrsa_watch._base.errors import ConfigurationError, require
 
@@ -214,5 +215,5 @@ def command_for(words: Sequence[str] = ()) -> ReproduceCommand:
     return made()
 
 
-COMMAND = (command_for, run_reproduce)
-"""Entry point by which `mrsa-jax` loads this project."""
+COMMAND = (command_for, run_reproduce, kind_of_item)
+"""Entry point by which `mrsa-jax` and sweeps load this project."""

@@ -121,7 +121,7 @@ def checked_settings(
     (target,) = targets
     values_of(".".join(target), ITEMS[target[0]][target[1]].settings, settings)
     config = with_plain_values(config_of(target)(**settings))
-    lists = {
+    lists: dict[str, Any] = {
         name: tuple(value)
         for name, value in given_settings(config).items()
         if isinstance(value, list)

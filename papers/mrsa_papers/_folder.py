@@ -151,7 +151,7 @@ def kept_item(config: ReproduceConfig) -> Made:
     item = Item(
         content["name"],
         content["title"],
-        tuple(Check(**check) for check in content["checks"]),
+        tuple(map(_check_of, content["checks"])),
         pd.read_csv(config.out / f"{content['name']}.csv"),
         content["caption"],
     )
@@ -166,6 +166,12 @@ def kept_item(config: ReproduceConfig) -> Made:
         is_kept=True,
         commit=content["commit"],
     )
+
+
+def _check_of(content: Mapping[str, Any]) -> Check:
+    """Read a check that JSON holds."""
+    depends = content.get("depends")
+    return Check(**{**content, "depends": None if depends is None else tuple(depends)})
 
 
 def write_file(path: pathlib.Path, text: str) -> None:

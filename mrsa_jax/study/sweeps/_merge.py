@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mrsa_jax.study._progress import Progress, checked_progress, warn
-from mrsa_jax.study.kinds import KINDS
+from mrsa_jax.study.kinds import swept_kind
 from mrsa_jax.study.publishing._accessor import open_study
 from mrsa_jax.study.settings._config import studied
 from mrsa_jax.study.settings._load import from_dict
@@ -37,7 +37,7 @@ from mrsa_jax.study.sweeps._axes import (
 )
 from mrsa_jax.study.sweeps._keys import RANGED
 from mrsa_jax.study.sweeps._store import SweepStore, manifest_of
-from mrsa_watch._base.errors import ConfigurationError, check_known, is_number, require
+from mrsa_watch._base.errors import ConfigurationError, is_number, require
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -189,9 +189,7 @@ def _part(folder: pathlib.Path) -> _Part:
 
 def _swept(config: Mapping[str, Any]) -> Sweep:
     """Return the sweep whose `SweepConfig` a folder's manifest holds."""
-    kind = KINDS[
-        check_known(config["swept"], "command", KINDS, "one that can be swept")
-    ]
+    kind = swept_kind(config["swept"])
     axes = []
     for axis in config["axes"]:
         hints = [

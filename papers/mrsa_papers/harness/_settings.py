@@ -92,7 +92,7 @@ class Setting(NamedTuple):
             >>> trials.paper is None, trials.fast, trials.kind
             (True, 8, 'whole')
         """
-        values = {
+        values: dict[str, Any] = {
             key: tuple(each) if isinstance(each, list) else each
             for key, each in row.items()
         }

@@ -1,0 +1,195 @@
+"""Settings of items: flags, keywords and axes of sweeps, and what they do to verdicts."""
+
+from __future__ import annotations
+
+import json
+import math
+import pathlib
+import subprocess
+import sys
+from typing import Any
+
+import numpy as np
+import pytest
+
+import mrsa_jax as mj
+import mrsa_papers
+from mrsa_jax.cli import main
+from mrsa_papers import ITEMS, remake
+from mrsa_papers._config import check_targets, config_of
+from mrsa_papers.harness import compare, state
+from mrsa_papers.harness._items import Item, at_other_settings
+from mrsa_papers.harness._settings import Setting, values_of
+
+WITH_SETTINGS = [
+    f"{paper}.{name}"
+    for paper, rows in ITEMS.items()
+    for name, row in rows.items()
+    if row.settings
+]
+
+
+@pytest.mark.parametrize("target", WITH_SETTINGS)
+def test_every_setting_has_words_and_legal_values(target: str) -> None:
+    ((paper, name),) = check_targets(target)
+    settings = ITEMS[paper][name].settings
+    assert len({each.name for each in settings}) == len(settings)
+    for each in settings:
+        assert each.words.endswith("."), each.name
+        for value in (each.value, each.fast):
+            config = config_of((paper, name))(**{each.name: value})
+            mj.study.settings._load.check_types(config)
+        # the default is the paper's, or the row says what the paper's is
+        assert each.paper is None or type(each.paper) is type(each.value), each.name
+
+
+def test_a_printed_number_stands_only_next_to_its_settings() -> None:
+    settings = (
+        Setting.of("num_clients", {"value": 120}),
+        Setting.of("num_trials", {"value": 40, "ours": True}),
+        Setting.of("rounds_before", {"value": 60, "paper": 1460, "least": True}),
+    )
+    checks = (
+        compare("C", 8.4, 8.41, tolerance=0.1),
+        compare("sets", 3, 3, depends=("num_clients",)),
+        state("F falls", True, paper="falls", ours="falls"),
+        state("F tends to 0", True, paper="tends to 0", ours="0.01", depends=()),
+        state("C is whole", True, ours="whole"),
+    )
+    item = Item("fig", "", checks, None, "As drawn.")  # type: ignore[arg-type]
+
+    def verdicts(**given: Any) -> list[str]:
+        values = values_of("fig", settings, given)
+        made = at_other_settings(item, values.missed)
+        return [check.verdict for check in made.checks]
+
+    reproduced = ["reproduced"] * 4 + ["ours"]
+    assert verdicts(rounds_before=1460) == reproduced
+    assert verdicts(rounds_before=2000, num_trials=1) == reproduced
+    fewer = at_other_settings(item, values_of("fig", settings, {}).missed)
+    assert [check.verdict for check in fewer.checks] == [
+        "other settings",
+        "reproduced",
+        "our reading",
+        "reproduced",
+        "ours",
+    ]
+    # what the paper printed is gone, and what differs stands in note and caption
+    assert (fewer.checks[0].paper, fewer.checks[1].paper) == ("", "3")
+    assert "rounds_before: 60 (the paper: 1460)" in fewer.checks[0].note
+    assert "rounds_before: 60 (the paper: 1460)" in fewer.caption
+    assert verdicts(rounds_before=1460, num_clients=60)[:2] == ["other settings"] * 2
+
+
+def test_a_claim_of_ours_is_never_a_hit_or_a_miss_of_the_paper() -> None:
+    fails = state("more than asked", False, ours="less")
+    assert (fails.verdict, fails.as_made) == ("ours", "differs")
+    both = Item("x", "", (fails, compare("n", 1, 1)), None, "")  # type: ignore[arg-type]
+    assert both.verdict == "reproduced"
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"num_size": [100]}, "did you mean 'num_sizes'"),
+        ({"num_sizes": [2]}, "`num_sizes` must be at least 3; got 2"),
+        ({"num_sizes": "many"}, "`num_sizes` must be"),
+        ({"total_rates": [1.0]}, "`total_rates` must lie in"),
+        ({"total_rates": [0.2]}, "must leave a p\\* of at most 1"),
+    ],
+)
+def test_misuse_is_answered_in_one_sentence(
+    settings: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(mj.ConfigurationError, match=message):
+        remake("ccesa.fig3", **settings)
+
+
+def test_settings_are_of_one_item() -> None:
+    with pytest.raises(mj.ConfigurationError, match="must be set for one item"):
+        remake("ccesa", num_sizes=[100])
+
+
+def test_an_item_is_a_function_of_its_settings() -> None:
+    item = mrsa_papers.ccesa.tableg2(num_sizes=(100, 250))
+    assert item.data["n"].unique().tolist() == [100, 250]
+    # a pair that the table has is compared, another one has no printed number
+    printed = item.data.set_index(["q_total", "n"])["printed"]
+    assert printed[0.0, 100] == pytest.approx(0.636, abs=0.1)
+    assert math.isnan(printed[0.0, 250])
+    assert "num_sizes" in (mrsa_papers.tableg2.__doc__ or "")
+    assert "fig9" in dir(mrsa_papers.multiround)
+    with pytest.raises(AttributeError, match=r"mrsa_papers\.multiround\.fig3"):
+        mrsa_papers.fig3()
+    with pytest.raises(AttributeError, match="has no item 'fig99'"):
+        mrsa_papers.ccesa.fig99()
+
+
+def test_help_lists_an_item_s_settings_without_jax() -> None:
+    code = (
+        "import sys; from mrsa_jax.cli import main; "
+        "status = main(['reproduce', 'ccesa.fig3', '--help']); "
+        "assert 'jax' not in sys.modules; sys.exit(status)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
+    words = " ".join(done.stdout.replace("│", " ").split())
+    assert "Figure 3: bounds on the chances of failure" in words
+    assert "Independent trials. (default: 40000; the paper states none" in words
+    assert "--fast: 4000" in words
+
+
+def test_the_command_line_takes_them(
+    tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["reproduce", "ccesa.tableg2", "--num-sizes", "150", "--json"]
+    assert main([*words, "--out", str(tmp_path / "out")]) == 0
+    content = json.loads(capsys.readouterr().out)
+    checks = content["items"][0]["checks"]
+    assert [check["verdict"] for check in checks] == ["reproduced", "other settings"]
+    assert checks[1]["paper"] == ""
+    # the same again is taken as it is; other settings are refused
+    assert main([*words, "--out", str(tmp_path / "out")]) == 0
+    words[3] = "160"
+    assert main([*words, "--out", str(tmp_path / "out")]) == 2
+    assert "num_sizes" in capsys.readouterr().err
+    words[3] = "2"
+    assert main([*words, "--out", str(tmp_path / "other")]) == 2
+    assert "`num_sizes` must be at least 3; got 2" in capsys.readouterr().err
+
+
+def test_a_sweep_takes_an_item(tmp_path: pathlib.Path) -> None:
+    (tmp_path / "items.toml").write_text(
+        f'command = "reproduce ccesa.tableg2"\nout = "{tmp_path}/out"\n'
+        "[grid]\nnum_sizes = [[100, 150], [120]]\n"
+    )
+    results = mj.study.sweep(tmp_path / "items.toml")
+    assert results["done"].all()
+    found = mj.study.open_study(tmp_path / "out")
+    assert found["verdict"].isel(claim=slice(3)).values[1].tolist() == [
+        "reproduced",
+        "other settings",
+        "",
+    ]
+    (item,) = remake("ccesa.tableg2", num_sizes=[120])
+    ours = found["ours"].isel(num_sizes=1).values
+    assert ours[0] == item.checks[0].ours
+    assert found["value"].isel(num_sizes=1).values[0] == float(item.checks[0].ours)
+    assert np.isnan(found["value"].values[1, 3])
+
+
+@pytest.mark.parametrize(
+    ("command", "message"),
+    [
+        ("reproduce ccesa", "must name one item"),
+        ("reproduce ccesa.figg3", "did you mean 'ccesa.fig3'"),
+        ("reproduse", "known: simulate"),
+    ],
+)
+def test_a_sweep_refuses_what_is_no_item(
+    tmp_path: pathlib.Path, command: str, message: str
+) -> None:
+    (tmp_path / "items.toml").write_text(f'command = "{command}"\n[grid]\nseed = [0]\n')
+    with pytest.raises(mj.ConfigurationError, match=message):
+        mj.study.sweep(tmp_path / "items.toml", out=tmp_path / "out")
