@@ -153,7 +153,7 @@ def test_the_command_line_takes_them(
     assert main([*words, "--out", str(tmp_path / "out")]) == 0
     words[3] = "160"
     assert main([*words, "--out", str(tmp_path / "out")]) == 2
-    assert "num_sizes" in capsys.readouterr().err
+    assert "choose another --out" in capsys.readouterr().err
     words[3] = "2"
     assert main([*words, "--out", str(tmp_path / "other")]) == 2
     assert "`num_sizes` must be at least 3; got 2" in capsys.readouterr().err
@@ -166,6 +166,7 @@ def test_a_sweep_takes_an_item(tmp_path: pathlib.Path) -> None:
     )
     results = mj.study.sweep(tmp_path / "items.toml")
     assert results["done"].all()
+    assert main(["report", str(tmp_path / "out")]) == 0
     found = mj.study.open_study(tmp_path / "out")
     assert found["verdict"].isel(claim=slice(3)).values[1].tolist() == [
         "reproduced",

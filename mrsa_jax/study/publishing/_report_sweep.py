@@ -137,7 +137,11 @@ def _words(rows: pd.DataFrame, names: Sequence[str]) -> str:
     columns = [name for name in usual if name in rows and rows[name].notna().any()]
     if not columns:
         measured = _points.numeric(rows, *names, "seconds")
-        columns = [name for name in measured if not name.endswith(_EDGES)]
+        columns = [
+            name
+            for name in measured
+            if not name.endswith(_EDGES) and rows[name].notna().any()
+        ]
         varied = [name for name in columns if rows[name].nunique() > 1]
         columns = (varied or columns)[:3]
     parts = []
