@@ -91,9 +91,9 @@ def judged(made: Made, config: ReproduceConfig) -> tuple[Judged, ...]:
     for check in made.item.checks:
         why = reasons.get(check.name)
         how = standing(check, why)
-        if is_own and check.as_made is not None and check.verdict != "ours":
-            # at a user's settings nothing of the paper is hit or missed
-            how = "as expected"
+        if is_own and how == "missed":
+            # nothing was expected of a user's settings
+            how = "undecided"
         words = [_REMARKS.get(how, "") + (why or "")]
         # the verdict was lowered, but the miss is judged as it was made
         if check.as_made is not None and check.verdict != "ours":

@@ -17,7 +17,14 @@ import numpy as np
 from jaxtyping import Bool, Int
 
 from mrsa_jax import secagg
-from mrsa_papers.harness import Check, Context, Found, rows_to_frame, state
+from mrsa_papers.harness import (
+    Check,
+    Context,
+    Found,
+    Values,
+    rows_to_frame,
+    state,
+)
 from mrsa_papers.harness._figures import COLOURS, MARKERS
 
 if TYPE_CHECKING:
@@ -35,9 +42,9 @@ class Rounds(NamedTuple):
     thresholds: np.ndarray
 
 
-def reliable(context: Context) -> Found:
+def reliable(context: Context, settings: Values) -> Found:
     """Return Theorem 1: the condition for the server to learn the sum over V_3."""
-    data = _counted(context)
+    data = _counted(context, settings)
     rounds = int(data["rounds"].sum())
     wrong, withheld = (
         int(data["reliable wrong"].sum()),
@@ -47,20 +54,21 @@ def reliable(context: Context) -> Found:
         state(
             "rounds in which Theorem 1 and the pads disagree about the sum over V_3",
             wrong == 0,
+            depends=(),
             paper="none: if and only if",
             ours=f"{wrong} of {rounds} ({int(data['reliable'].sum())} reliable)",
-            tolerance=_every(context),
+            tolerance=_every(settings),
         ),
         _as_step_3_prints(withheld, rounds, "Theorem 1"),
     )
     return Found(
-        checks, data, _caption(context, "reliable", "the sum over V_3 is learnt")
+        checks, data, _caption(settings, "reliable", "the sum over V_3 is learnt")
     )
 
 
-def private(context: Context) -> Found:
+def private(context: Context, settings: Values) -> Found:
     """Return Theorem 2: the condition for no sum over a part of V_3 to be learnt."""
-    data = _counted(context)
+    data = _counted(context, settings)
     rounds = int(data["rounds"].sum())
     names = (
         "private wrong",
@@ -77,24 +85,27 @@ def private(context: Context) -> Found:
             "rounds in which Theorem 2 and the pads disagree about sums over parts of "
             "V_3",
             wrong == 0,
+            depends=(),
             paper="none: if and only if",
             ours=f"{wrong} of {rounds} ({int(data['private'].sum())} private)",
-            tolerance=_every(context),
+            tolerance=_every(settings),
         ),
         state(
             "rounds whose G_3 is connected in which a part's sum is learnt (Lemma 1)",
             leaks == 0,
+            depends=(),
             paper="none",
             ours=f"{leaks} of {connected}",
-            tolerance=_every(context),
+            tolerance=_every(settings),
         ),
         state(
             "rounds that leak nothing though all nodes of a component C_l are "
             "informative",
             converse == 0,
+            depends=(),
             paper="none (proof of the converse)",
             ours=f"{converse} of {rounds}",
-            tolerance=_every(context),
+            tolerance=_every(settings),
             otherwise="paper errs",
             note=(
                 "the theorem's own C_l+ is right: a neighbour in V_2 - V_3 that is not "
@@ -107,7 +118,7 @@ def private(context: Context) -> Found:
     return Found(
         checks,
         data,
-        _caption(context, "private", "no sum over a part of V_3 is learnt"),
+        _caption(settings, "private", "no sum over a part of V_3 is learnt"),
     )
 
 
@@ -116,6 +127,7 @@ def _as_step_3_prints(wrong: int, rounds: int, theorem: str) -> Check:
         f"rounds in which {theorem} and the pads disagree, no client sending its own "
         "share",
         wrong == 0,
+        depends=(),
         paper="Step 3 sends shares of neighbours; Definition 3 counts the own one",
         ours=f"{wrong} of {rounds}",
         otherwise="our reading",
@@ -126,24 +138,27 @@ def _as_step_3_prints(wrong: int, rounds: int, theorem: str) -> Check:
     )
 
 
-def _every(context: Context) -> str:
-    four = "2 and 3, and of 4 at t = 2" if context.fast else "2 to 4"
-    return f"every graph, every loss, every threshold of all; n = {four}"
+def _every(settings: Values) -> str:
+    sizes = ", ".join(map(str, settings.num_sizes))
+    largest = settings.largest_at_threshold_2
+    more = f", and of {largest} at t = 2" * (largest not in settings.num_sizes)
+    return f"every graph, every loss, every threshold of all; n = {sizes}{more}"
 
 
-def _counted(context: Context) -> pd.DataFrame:
+def _counted(context: Context, settings: Values) -> pd.DataFrame:
     """Count for each n and t the rounds in which each condition holds or is wrong."""
 
     def made() -> pd.DataFrame:
-        jobs = [(n, t) for n in (2, 3, 4) for t in range(1, n + 2)]
-        if context.fast:  # t = 2 alone decides all claims at n = 4
-            jobs = [(n, t) for n, t in jobs if n < 4 or t == 2]
+        jobs = [(n, t) for n in settings.num_sizes for t in range(1, n + 2)]
+        if settings.largest_at_threshold_2 not in settings.num_sizes:
+            jobs.append((settings.largest_at_threshold_2, 2))
         steps = context.steps("Theorems 1 and 2: all small rounds", jobs)
         return rows_to_frame(
             {"n": n, "t": t} | judged(every_round(n, t)) for n, t in steps
         )
 
-    return context.once("all small rounds", made)
+    sizes = settings.num_sizes, settings.largest_at_threshold_2
+    return context.once(("all small rounds", sizes), made)
 
 
 def judged(rounds: Rounds) -> dict[str, int]:
@@ -279,9 +294,9 @@ def every_round(n: int, threshold: int) -> Rounds:
     )
 
 
-def _caption(context: Context, name: str, words: str) -> str:
+def _caption(settings: Values, name: str, words: str) -> str:
     return (
-        f"Rounds of few clients: {_every(context)}. Shown: the share that is {name} "
+        f"Rounds of few clients: {_every(settings)}. Shown: the share that is {name} "
         f"({words}); crosses: rounds in which the theorem and the pads disagree."
     )
 

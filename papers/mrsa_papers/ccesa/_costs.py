@@ -18,10 +18,25 @@ import numpy as np
 from mrsa_jax import graphs, secagg
 from mrsa_jax._core.streams import as_key, fold
 from mrsa_jax.availability import independent_steps
-from mrsa_papers.ccesa._theory import SIZES, bandwidth_bits, step_rate, thresholds_of
-from mrsa_papers.harness import Check, Context, Found, compare, rows_to_frame, state
+from mrsa_papers.ccesa._theory import (
+    SIZES,
+    bandwidth_bits,
+    check_thresholds,
+    step_rate,
+    thresholds_of,
+)
+from mrsa_papers.harness import (
+    Check,
+    Context,
+    Found,
+    Values,
+    compare,
+    rows_to_frame,
+    state,
+)
 from mrsa_papers.harness._figures import beside, log_ticks, panels
 from mrsa_papers.harness._rows import printed_in
+from mrsa_watch._base.errors import require
 
 if TYPE_CHECKING:
     from mrsa_papers.harness._figures import Axes, Figure, pd
@@ -29,9 +44,7 @@ if TYPE_CHECKING:
 PROTOCOLS = {"SecAgg": "#E69F00", "CCESA": "#0072B2"}
 """Their colours."""
 
-_DIM, _MODULUS = 10_000, 2**16  # m and the ring of Table 2
-_TOTAL = 0.1  # q_total of the counted rounds
-_HISTORIES = 32  # of dropouts on each graph
+_MODULUS = 2**16  # the ring of Table 2
 # of the fitted exponent: finite n leave constants next to the leading term
 _CLOSE = 0.05
 
@@ -56,14 +69,16 @@ _CELLS = printed_in("ccesa")["growth"]
 """Counted quantities and the growth that the paper states for each scheme."""
 
 
-def growth(context: Context) -> Found:
+def growth(context: Context, settings: Values) -> Found:
     """Return Table 1: counted bytes and operations over n, with fitted exponents."""
-    sizes = (100, 200, 400, 800) if context.fast else (100, 200, 400, 800, 1600, 3200)
+    check_thresholds(settings.num_sizes, (settings.total_rate,))
+    sizes = sorted(settings.num_sizes)
+    require(len(sizes) > 1, "num_sizes", "must be two or more, to fit a growth", sizes)
     data = rows_to_frame(
         {"scheme": scheme, "n": n, "quantity": name, "value": value}
         for n in context.steps("Table 1: counting rounds", sizes)
         for scheme in ("CCESA", "SecAgg")
-        for name, value in _counted(context.seed, scheme, n).items()
+        for name, value in _counted(context.seed, scheme, n, settings).items()
     )
     fits: dict[tuple[str, str], tuple[str, float]] = {}
     checks: list[Check] = []
@@ -72,7 +87,10 @@ def growth(context: Context) -> Found:
         chosen = (data["quantity"] == name) & (data["scheme"] == scheme)
         fits[name, scheme] = claim, _fit(data[chosen], claim)
         checks.append(_grows_as(name, scheme, *fits[name, scheme]))
-    checks += [_printed_server_cell(data), *_reliability_and_privacy()]
+    checks += [
+        _printed_server_cell(data),
+        *_reliability_and_privacy(settings.total_rate),
+    ]
     exponents = [
         fits[pair] for pair in zip(data["quantity"], data["scheme"], strict=True)
     ]
@@ -80,39 +98,41 @@ def growth(context: Context) -> Found:
     return Found(
         tuple(checks),
         data,
-        f"Means over {_HISTORIES} sampled histories of dropouts on one graph for each "
-        f"n (p*, Remark 4's t, q_total = {_TOTAL:g}, m = 10,000, 16-bit ring; SecAgg: "
+        f"Means over {settings.num_trials} sampled histories of dropouts on one graph "
+        f"for each n (p*, Remark 4's t, q_total = {settings.total_rate:g}, m = "
+        f"{settings.dim:,}, 16-bit ring; SecAgg: "
         "complete graph, t = n/2 + 1). A count is fitted as a power of the claimed "
         "growth: 1 means that it grows so. FedAvg moves the residues alone.",
     )
 
 
-def _counted(seed: int, scheme: str, n: int) -> dict[str, float]:
+def _counted(seed: int, scheme: str, n: int, settings: Values) -> dict[str, float]:
     """Return means over sampled histories.
 
     Of clients who did everything, and the server's.
     """
     # graph and histories of an n do not depend on the other sizes
-    key, q = fold(as_key(seed), n), step_rate(_TOTAL)
+    total, dim = settings.total_rate, settings.dim
+    key, q = fold(as_key(seed), n), step_rate(total)
     if scheme == "CCESA":
-        p, _, t = thresholds_of(n, _TOTAL)
+        p, _, t = thresholds_of(n, total)
         adjacency = np.asarray(graphs.erdos_renyi(n, p).sample(fold(key, 1)))
     else:
         # the complete graph: each client with all others
         t, adjacency = n // 2 + 1, ~np.eye(n, dtype=np.bool_)
-    keys = jax.random.split(fold(key, 2), _HISTORIES)
+    keys = jax.random.split(fold(key, 2), settings.num_trials)
     # one column per history, each with its own key
-    everybody = jnp.ones((n, _HISTORIES), jnp.bool_)
+    everybody = jnp.ones((n, settings.num_trials), jnp.bool_)
     histories = np.asarray(jax.jit(independent_steps(q).sample)(keys, everybody))
     # [histories, steps, clients]
     survivors = np.moveaxis(histories, -1, 0)
-    costs = secagg.round_costs(adjacency, survivors, t, _DIM, _MODULUS)
+    costs = secagg.round_costs(adjacency, survivors, t, dim, _MODULUS)
     did_everything, inputs = survivors[:, 4], survivors[:, 3].sum(axis=-1)
     # over the steps: bytes of each client in each history
     moved = (costs.bytes_up + costs.bytes_down).sum(axis=1)
     per_client = {
         # 16-bit residues: two bytes for each of m
-        "client: bytes beyond residues": moved - 2 * _DIM,
+        "client: bytes beyond residues": moved - 2 * dim,
         "client: field products of sharing": costs.client.share_products.sum(axis=1),
         "client: keystream words": costs.client.prg_words.sum(axis=1),
     }
@@ -121,10 +141,10 @@ def _counted(seed: int, scheme: str, n: int) -> dict[str, float]:
         for name, values in per_client.items()
     }
     # without the one pad that each summed client has for itself
-    words = costs.server.prg_words.sum(axis=-1) - inputs * _DIM
+    words = costs.server.prg_words.sum(axis=-1) - inputs * dim
     return quantities | {
         "server: bytes beyond residues": float(
-            (moved.sum(axis=-1) - inputs * 2 * _DIM).mean()
+            (moved.sum(axis=-1) - inputs * 2 * dim).mean()
         ),
         _LOST_PADS: float(words.mean()),
     }
@@ -143,6 +163,7 @@ def _grows_as(name: str, scheme: str, claim: str, exponent: float) -> Check:
     return state(
         f"{scheme}, {name}",
         abs(exponent - 1.0) <= _CLOSE,
+        depends=(),
         paper=f"O({claim}), as corrected below" if is_corrected else f"O({claim})",
         ours=f"({claim})^{exponent:.3f}",
         tolerance=f"exponent within {_CLOSE:g} of 1",
@@ -156,6 +177,7 @@ def _printed_server_cell(data: pd.DataFrame) -> Check:
     return state(
         "CCESA, server: computation",
         exponent <= 1.0 + _CLOSE,
+        depends=(),
         paper="O(m n log n)",
         ours=f"(m n log n)^{exponent:.3f}",
         tolerance=f"exponent at most {1 + _CLOSE:g}",
@@ -168,11 +190,11 @@ def _printed_server_cell(data: pd.DataFrame) -> Check:
     )
 
 
-def _reliability_and_privacy() -> Iterator[Check]:
+def _reliability_and_privacy(total: float) -> Iterator[Check]:
     """Judge the reliability and privacy cells by the first moment and Theorem 6."""
     shares, privacy = [], []
     for n in SIZES:
-        p, q, t = thresholds_of(n, _TOTAL)
+        p, q, t = thresholds_of(n, total)
         log = secagg.failures.log_reliability_first_moment(n, p, q, t)
         # c solves n e^(-c sqrt(n log n)) = the chance
         shares.append((math.log(n) - log) / _root(n))
@@ -181,6 +203,7 @@ def _reliability_and_privacy() -> Iterator[Check]:
         "CCESA: exponent of n e^(-c sqrt(n log n)), the chance that a round is "
         "unreliable",
         min(shares) >= 1.0,
+        depends=(),
         paper="c = 1 (Table 1)",
         ours=f"c from {min(shares):.2f} to {max(shares):.2f} over n = 100 to 1000",
         tolerance="at least 1",
@@ -194,6 +217,7 @@ def _reliability_and_privacy() -> Iterator[Check]:
     yield state(
         "CCESA: C of n^(-C), the chance that a round is not private",
         bool((np.diff(privacy) < 0).all()),
+        depends=(),
         paper="any C > 0: falls faster than any power",
         ours=f"C = {-privacy[0]:.0f} at n = 100, {-privacy[-1]:.0f} at n = 1000",
         tolerance="C rises with every n",
@@ -203,13 +227,13 @@ def _reliability_and_privacy() -> Iterator[Check]:
 _BITS = ("n", "p", "B_CCESA", "B_SA", "wire_CCESA", "wire_SA")
 
 
-def bandwidths(context: Context) -> Found:
+def bandwidths(context: Context, settings: Values) -> Found:
     """Return Appendix D.1.
 
     B_CCESA beside B_SA and Turbo-aggregate, and what the wire carries.
     """
     rows = []
-    for n in SIZES:
+    for n in sorted(settings.num_sizes):
         p = secagg.connection_probability(n, 0.0)
         # the mean degree, which the paper's count takes for |Adj|
         degree = (n - 1) * p
@@ -252,10 +276,12 @@ def wire_terms(degree: float | int) -> dict[str, float]:
 
 def _formula_checks(data: pd.DataFrame) -> Iterator[Check]:
     # at a_K = a_S the two terms of B_SA add up
-    equal = all(bandwidth_bits(n - 1) == (2 * n + 5 * n - 4) * 256 for n in SIZES)
+    equal = all(
+        bandwidth_bits(n - 1) == (2 * n + 5 * n - 4) * 256 for n in map(int, data["n"])
+    )
     ratios = ", ".join(
         f"{row['ratio']:.3f} at n = {int(row['n'])}"
-        for _, row in data[data["n"].isin((100, 300, 500, 1000))].iterrows()
+        for _, row in _labelled(data).iterrows()
     )
     wire = float((data["wire_ratio"] / data["ratio"] - 1).abs().max())
     exact = float((data["ratio"] / data["p"] - 1).abs().max())
@@ -263,12 +289,14 @@ def _formula_checks(data: pd.DataFrame) -> Iterator[Check]:
     yield state(
         "B_CCESA at |Adj| = n - 1",
         equal,
+        depends=(),
         paper="B_SA = 2 n a_K + (5 n - 4) a_S",
         ours="equal" if equal else "differs",
     )
     yield state(
         "B_CCESA / B_SA",
         bool((np.diff(data["ratio"]) < 0).all()),
+        depends=(),
         paper="tends to 0",
         ours=ratios,
         tolerance="falls with every n",
@@ -276,6 +304,7 @@ def _formula_checks(data: pd.DataFrame) -> Iterator[Check]:
     yield state(
         "B_CCESA / B_SA against p",
         exact <= 0.01,
+        depends=(),
         paper="proportional to n p",
         ours=f"equal to p within {100 * exact:.2f} %",
         tolerance="1 %",
@@ -283,6 +312,7 @@ def _formula_checks(data: pd.DataFrame) -> Iterator[Check]:
     yield state(
         "the same ratio in bytes really sent",
         wire <= 0.01,
+        depends=(),
         paper="B_CCESA / B_SA",
         ours=f"equal within {100 * wire:.2f} %",
         tolerance="1 %",
@@ -293,6 +323,12 @@ def _formula_checks(data: pd.DataFrame) -> Iterator[Check]:
     )
 
 
+def _labelled(data: pd.DataFrame) -> pd.DataFrame:
+    """Return the rows that are labelled: the paper's, or first and last."""
+    chosen = data["n"].isin((100, 300, 500, 1000))
+    return data[chosen] if chosen.any() else data.iloc[[0, -1]]
+
+
 def _turbo_checks() -> Iterator[Check]:
     """Section 1: n = 100, m = 10^6, R = 32, L = 10, a_K = a_S = 256."""
     # bits per client, as printed
@@ -300,12 +336,13 @@ def _turbo_checks() -> Iterator[Check]:
     printed = math.sqrt(100 * math.log(100)) * (2 * 256 + 5 * 256) + 32e6
     degree = 99 * secagg.connection_probability(100, 0.0)
     exact = bandwidth_bits(degree) + 32e6
-    yield compare("Turbo-aggregate, 4 m n R / L (bits)", 1.28e9, turbo)
+    yield compare("Turbo-aggregate, 4 m n R / L (bits)", 1.28e9, turbo, depends=())
     yield compare(
         "CCESA / Turbo-aggregate (%), by Section 1's formula",
         3.0,
         100 * printed / turbo,
         tolerance=0.5,
+        depends=(),
         note=(
             "printed to a whole percent; nearly all is L / (4 n), the residues "
             "themselves"
@@ -316,6 +353,7 @@ def _turbo_checks() -> Iterator[Check]:
         3.0,
         100 * exact / turbo,
         tolerance=0.5,
+        depends=(),
     )
 
 
@@ -370,6 +408,6 @@ def draw_bandwidths(ax: Axes, data: pd.DataFrame) -> None:
         mew=1.6,
         label="bytes really sent",
     )
-    for _, row in data[data["n"].isin((100, 300, 500, 1000))].iterrows():
+    for _, row in _labelled(data).iterrows():
         beside(ax, f"{row['ratio']:.3f}", (row["n"], row["ratio"]), (2, 8))
     ax.set_xlim(None, 1.09 * data["n"].max())

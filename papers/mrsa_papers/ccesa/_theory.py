@@ -59,9 +59,9 @@ def thresholds_of(n: int, total: float) -> tuple[float, float, int]:
     return p, step_rate(total), secagg.share_threshold(n, p)
 
 
-def check_thresholds(settings: Values) -> None:
+def check_thresholds(sizes: Sequence[int], totals: Sequence[float]) -> None:
     """Raise unless p* is a probability for each n and q_total of an item."""
-    for total, n in itertools.product(settings.total_rates, settings.num_sizes):
+    for total, n in itertools.product(totals, sizes):
         rule = "must leave a p* of at most 1 at each of `num_sizes`"
         require(
             total < 0.5 and secagg.connection_probability(n, total) <= 1.0,
@@ -94,7 +94,7 @@ def bandwidth_share(n: int, p: float) -> float:
 
 def error_bounds(context: Context, settings: Values) -> Found:
     """Return Figure 3: the bounds of Theorems 5 and 6 at p = p*."""
-    check_thresholds(settings)
+    check_thresholds(settings.num_sizes, settings.total_rates)
     rows = []
     jobs = itertools.product(settings.total_rates, settings.num_sizes)
     for total, n in context.steps("Figure 3: bounds at p*", jobs):
@@ -206,7 +206,7 @@ def _bounds_fall_with_p() -> Check:
 
 def unmasking(context: Context, settings: Values) -> Found:
     """Return Proposition 1: the chance of the unmasking attack at Remark 4's t."""
-    check_thresholds(settings)
+    check_thresholds(settings.num_sizes, settings.total_rates)
     rows = []
     for total, n in itertools.product(settings.total_rates, settings.num_sizes):
         p, _, t = thresholds_of(n, total)
