@@ -22,7 +22,8 @@ from typing import Any, Literal
 
 from mrsa_jax.data import sources
 from mrsa_jax.data._dataset import Dataset
-from mrsa_jax.data.cache import cached_paths
+from mrsa_jax.data._recognise import remember_samples
+from mrsa_jax.data.cache import cached_paths, source_of
 from mrsa_jax.data.sources import (
     PREPARED,
     import_tfds,
@@ -143,7 +144,11 @@ def prepare(plan: PreparationPlan) -> Dataset:
         check_network(plan.urls)
         _download(plan)
     name = plan.name if plan.name in PREPARED else f"tfds:{plan.name}"
-    return load(name, directory=plan.directory)
+    dataset = load(name, directory=plan.directory)
+    if not plan.is_prepared:
+        # tensorflow-datasets has compared the archives' SHA-256 sums
+        remember_samples(plan.name, dataset)
+    return dataset
 
 
 def check_network(
@@ -265,7 +270,7 @@ _CONTENT = {
     "cifar100": "50,000 + 10,000 photographs 32x32x3, 100 classes",
     "olivetti": "400 faces 64x64x1, 40 people",
     "idx": "four IDX files: MNIST, Fashion-MNIST and others",
-    "cifar": "binary files of CIFAR-10 or CIFAR-100",
+    "cifar": "files of CIFAR-10 or CIFAR-100, binary or Python",
 }
 
 
@@ -331,10 +336,10 @@ def available(
 def _prepared(name: str, directory: str | os.PathLike[str] | None) -> SourceStatus:
     folder = sources.prepared_folder(name, directory)
     if folder is not None:
-        return _here(name, "prepared", folder)
+        return _of_format(_here(name, "prepared", folder), folder)
     if directory is None:
         for path in cached_paths(f"tfds-{name}"):
-            return _here(name, "cached", path)
+            return _copy(name, path)
         if name == "fashion_mnist" and sources.FASHION_DIRECTORY.is_dir():
             return _here(name, "installed", sources.FASHION_DIRECTORY)
     where = str(sources.tfds_directory(directory) / name)
@@ -342,14 +347,30 @@ def _prepared(name: str, directory: str | os.PathLike[str] | None) -> SourceStat
     return SourceStatus(name, "missing", _CONTENT[name], where, how=how)
 
 
+def _of_format(status: SourceStatus, folder: pathlib.Path) -> SourceStatus:
+    """Add the file format, and what to do if it is one that `load` cannot read."""
+    formats = sources.prepared_formats(folder)
+    content = f"{status.content}, as {' and '.join(formats) or 'an unknown format'}"
+    if not set(formats).intersection(sources.READABLE):
+        how = f"mrsa-jax data prepare {status.name} --directory OTHER"
+        return dataclasses.replace(status, state="missing", content=content, how=how)
+    return dataclasses.replace(status, content=content)
+
+
 def _olivetti() -> SourceStatus:
     path = sources.olivetti_file(None)
     if path.is_file():
         return _here("olivetti", "prepared", path)
-    for cached in cached_paths("olivetti"):
-        return _here("olivetti", "cached", cached)
+    for path in cached_paths("olivetti"):
+        return _copy("olivetti", path)
     how = "in Python: sklearn.datasets.fetch_olivetti_faces()"
     return SourceStatus("olivetti", "missing", _CONTENT["olivetti"], str(path), how=how)
+
+
+def _copy(name: str, path: pathlib.Path) -> SourceStatus:
+    """Describe a cached file by the folder that it was read from."""
+    status = _here(name, "cached", path)
+    return dataclasses.replace(status, where=f"copy of {source_of(path)}")
 
 
 def _here(name: str, state: State, where: pathlib.Path) -> SourceStatus:
