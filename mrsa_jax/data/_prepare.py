@@ -229,10 +229,15 @@ def _builder(name: str, folder: pathlib.Path) -> Any:
             f"`name` must be a set of tensorflow-datasets; got {name!r}; {near} (the "
             f"papers' are {', '.join(PREPARED)})"
         )
+    data_dir = os.fspath(folder)
     try:
-        return tfds.builder(
-            name, data_dir=os.fspath(folder), file_format="array_record", try_gcs=False
-        )
+        try:
+            return tfds.builder(
+                name, data_dir=data_dir, file_format="array_record", try_gcs=False
+            )
+        except ValueError:
+            # a set that is there in another format keeps it
+            return tfds.builder(name, data_dir=data_dir, try_gcs=False)
     except ImportError as error:
         raise DataNotFoundError(
             f"preparing the data set {name!r} needs the package {error.name!r}, which "

@@ -45,11 +45,15 @@ def test_list_prepare_and_load_agree(toy: pathlib.Path) -> None:
     pytest.importorskip("tensorflow_datasets")
     root = toy.parent.parent
     (root / "toy").rename(root / "mnist")
-    folder = root / "mnist" / "1.2.0"
+    # the version that tensorflow-datasets prepares, so that it meets the other format
+    plan = mj.data.plan_preparation("mnist", directory=root)
+    folder = root / "mnist" / plan.version
+    (root / "mnist" / "1.2.0").rename(folder)
     for path in folder.iterdir():
         path.rename(path.with_name(path.name.replace("toy", "mnist")))
     info = folder / "dataset_info.json"
-    info.write_text(info.read_text().replace('"toy"', '"mnist"'))
+    text = info.read_text().replace('"toy"', '"mnist"')
+    info.write_text(text.replace("1.2.0", plan.version))
     (status,) = (s for s in mj.data.available(root) if s.name == "mnist")
     assert (status.state, status.where) == ("prepared", str(folder))
     assert status.content.endswith("10 classes, as tfrecord")
