@@ -28,7 +28,6 @@ from mrsa_jax.data.sources import (
     PREPARED,
     import_tfds,
     load,
-    prepared_folder,
     tfds_directory,
 )
 from mrsa_watch._base.errors import (
@@ -122,8 +121,17 @@ def plan_preparation(
         else None,
         hosts=tuple(sorted({_host(url)[0] for url in infos})),
         urls=tuple(sorted(infos)),
-        is_prepared=prepared_folder(name, directory) is not None,
+        is_prepared=any(_folders(name, folder)),
     )
+
+
+def _folders(
+    name: str, directory: pathlib.Path
+) -> tuple[pathlib.Path | None, pathlib.Path | None]:
+    """Return the folder of a prepared set, and that of its own files."""
+    prepared = sources.prepared_folder(name, directory)
+    is_known = name in PREPARED and prepared is None
+    return prepared, sources.unpacked_folder(name, directory) if is_known else None
 
 
 def prepare(plan: PreparationPlan) -> Dataset:
@@ -339,9 +347,11 @@ def available(
 
 
 def _prepared(name: str, directory: str | os.PathLike[str] | None) -> SourceStatus:
-    folder = sources.prepared_folder(name, directory)
-    if folder is not None:
-        return _of_format(_here(name, "prepared", folder), folder)
+    prepared, unpacked = _folders(name, sources.tfds_directory(directory))
+    if prepared is not None:
+        return _of_format(_here(name, "prepared", prepared), prepared)
+    if unpacked is not None and directory is not None:
+        return _here(name, "prepared", unpacked)
     if directory is None:
         for path in cached_paths(f"tfds-{name}"):
             return _copy(name, path)

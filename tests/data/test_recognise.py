@@ -16,12 +16,13 @@ import pathlib
 import pickle
 import struct
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
 
 import mrsa_jax as mj
-from mrsa_jax.data import _recognise
+from mrsa_jax.data import _prepare, _recognise
 
 Arrays = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
 
@@ -291,6 +292,48 @@ def test_cifars_binary_version_is_recognised_after_that_of_python(
     _write_python(tmp_path / "c", _changed(TEN, images=_flipped(TEN[0])))
     changed = mj.data.load("cifar", directory=tmp_path / "c")
     assert mj.data.recognise(changed) == ""
+
+
+def test_a_set_that_was_fetched_here_is_recognised(
+    own_folders: pathlib.Path,
+    tmp_path: pathlib.Path,
+    monkeypatch: pytest.MonkeyPatch,
+    toy_builder: Callable[[str, pathlib.Path], Any],
+) -> None:
+    """tensorflow-datasets compares the checksums of the archives that it fetches."""
+    monkeypatch.setattr(_recognise, "_SIZES", {(6, 3, (2, 3, 1))})
+    monkeypatch.setattr(_prepare, "_builder", toy_builder)
+    monkeypatch.setattr(_prepare.PreparationPlan, "check_extra", lambda plan: None)
+    dataset = mj.data.prepare(mj.data.plan_preparation("cifar10", directory=tmp_path))
+    assert mj.data.recognise(dataset) == "cifar10"
+    changed = dataclasses.replace(dataset, train_labels=dataset.train_labels + 1)
+    assert mj.data.recognise(changed) == ""
+    # of a set that was there already, nothing is known
+    monkeypatch.setattr(_recognise, "_REMEMBERED", {})
+    (note,) = own_folders.glob("recognised-*.txt")
+    assert note.read_text() == "cifar10\n"
+    note.unlink()
+    dataset = mj.data.prepare(mj.data.plan_preparation("cifar10", directory=tmp_path))
+    assert mj.data.recognise(dataset) == ""
+    # a note of any other name is none
+    note.write_text("mnist\n")
+    assert mj.data.recognise(dataset) == ""
+
+
+def test_torchvisions_folders_are_listed_and_need_no_preparing(
+    tmp_path: pathlib.Path,
+) -> None:
+    pytest.importorskip("tensorflow_datasets")
+    _write_idx(tmp_path / "MNIST" / "raw", MNIST)
+    _write_python(tmp_path / "cifar-100-python", HUNDRED, hundred=True)
+    states = {s.name: s for s in mj.data.available(tmp_path)}
+    assert states["mnist"].where == str(tmp_path / "MNIST" / "raw")
+    assert states["cifar100"].where == str(tmp_path / "cifar-100-python")
+    here = [name for name in mj.data.sources.PREPARED if states[name].is_here]
+    assert here == ["mnist", "cifar100"]
+    plan = mj.data.plan_preparation("mnist", directory=tmp_path)
+    assert plan.is_prepared
+    assert len(mj.data.prepare(plan).train_labels) == TRAIN
 
 
 class _Harmful:
