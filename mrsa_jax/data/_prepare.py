@@ -128,7 +128,7 @@ def plan_preparation(
 def _folders(
     name: str, directory: pathlib.Path
 ) -> tuple[pathlib.Path | None, pathlib.Path | None]:
-    """Return the folder of a prepared set, and that of its own files."""
+    """Return the folder of a prepared set, and the folder of its unpacked files."""
     prepared = sources.prepared_folder(name, directory)
     is_known = name in PREPARED and prepared is None
     return prepared, sources.unpacked_folder(name, directory) if is_known else None

@@ -10,6 +10,8 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import pathlib
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -32,7 +34,7 @@ a25bea736e30d166cdddb491f175f624; Fashion-MNIST's f4a8712d7a061bf5bd6d2ca38dc4d5
 # not worth the second that a digest takes.
 _SIZES = {(60_000, 10_000, (28, 28, 1)), (50_000, 10_000, (32, 32, 3))}
 
-FILES_MD5 = {
+PYTHON_MD5 = {
     "cifar10": (
         "c99cafc152244af753f735de768cd75f",
         "d4bba439e000b95fd0a9bffe97cbabec",
@@ -49,6 +51,25 @@ FILES_MD5 = {
 """MD5 sums of the training files and the test file of CIFAR's Python version.
 
 Source: torchvision.datasets.CIFAR10 and CIFAR100, `train_list` and `test_list`.
+"""
+
+BINARY_MD5 = {
+    "cifar10": (
+        "5dd7e06a14cb22eb9f671a540d1b7c25",
+        "5ea93a67294ea407fff1d09f752e9692",
+        "942cd6a4bcdd0dd3c604fbe906cb4421",
+        "ae636b3ba5c66a11e91e8cb52e771fcb",
+        "53f37980c15c3d472c316c40844f3f0d",
+        "803d5f7f4d78ea53de84dbe85f74fb6d",
+    ),
+    "cifar100": (
+        "6172c7755cfe09b2fe270c85cebc1b15",
+        "4499cfba6c016c1be1438163640a0898",
+    ),
+}
+"""MD5 sums of the files of CIFAR's binary version.
+
+Source: rai-project/dldataset, vision/cifar10.go and vision/cifar100.go.
 """
 
 # The AT&T faces have no test set, so that a digest would depend on the split. Pixels
@@ -72,10 +93,11 @@ def recognise(dataset: Dataset) -> str:
     Returns:
         `"mnist"`, `"fashion_mnist"`, `"cifar10"`, `"cifar100"` or `"olivetti"` if all
         samples and labels are those of the published set, with its split into training
-        and test samples; empty for any other, also for a part of one. CIFAR's two are
-        recognised in any format once `load` has read the Python version's files, whose
-        MD5 sums are published, or `prepare` has fetched the archive. Of `"olivetti"`,
-        the numbers of faces and a few pixels of two faces are compared.
+        and test samples; empty for any other, also for a part of one. CIFAR's two have
+        published MD5 sums of files only: `load` compares these with files of both
+        versions and with examples of tensorflow-datasets, and keeps the digest of the
+        samples in its cache. Of `"olivetti"`, the numbers of faces and a few pixels of
+        two faces are compared.
 
     Raises:
         ConfigurationError: If the data set is invalid.
@@ -98,7 +120,7 @@ def recognise(dataset: Dataset) -> str:
 def remember_samples(name: str, dataset: Dataset) -> None:
     """Keep the digest of a data set whose archive is known to be the published one."""
     found = _digest_of(dataset)
-    if name in FILES_MD5 and found:
+    if name in BINARY_MD5 and found:
         remember(name, found)
 
 
@@ -144,12 +166,39 @@ def digest_of_arrays(arrays: Arrays) -> str:
 
 
 def are_published(name: str, paths: list[pathlib.Path]) -> bool:
-    """Return whether files have the published MD5 sums of a set's Python version."""
-    found = [
-        hashlib.md5(path.read_bytes(), usedforsecurity=False).hexdigest()
-        for path in paths
-    ]
-    return tuple(found) == FILES_MD5[name]
+    """Return whether files have the published MD5 sums of one of CIFAR's versions."""
+    sums = tuple(_md5(path.read_bytes()) for path in paths)
+    return sums in (PYTHON_MD5[name], BINARY_MD5[name])
+
+
+def are_published_examples(
+    name: str, train: Sequence[Any], test: Sequence[Any]
+) -> bool:
+    """Return whether examples of tensorflow-datasets fill CIFAR's binary files.
+
+    They are in another order; their `id` ends in their place. A binary file holds, for
+    each image, its labels (CIFAR-100: coarse, then fine) and its three planes.
+    """
+    labels = ("coarse_label", "label") if name == "cifar100" else ("label",)
+    sums: list[str] = []
+    for examples, num_files in ((train, len(BINARY_MD5[name]) - 1), (test, 1)):
+        if not {"id", "image", *labels} <= set(examples[0]):
+            return False
+        records = [
+            bytes(int(example[label]) for label in labels)
+            + np.asarray(example["image"]).transpose(2, 0, 1).tobytes()
+            for example in sorted(examples, key=lambda example: example["id"])
+        ]
+        size = -(-len(records) // num_files)
+        sums += [
+            _md5(b"".join(records[start : start + size]))
+            for start in range(0, len(records), size)
+        ]
+    return tuple(sums) == BINARY_MD5[name]
+
+
+def _md5(data: bytes) -> str:
+    return hashlib.md5(data, usedforsecurity=False).hexdigest()
 
 
 def remember(name: str, found: str) -> None:
@@ -174,7 +223,7 @@ def _remembered(found: str) -> str:
         return _REMEMBERED[found]
     with contextlib.suppress(OSError, UnicodeDecodeError):
         name = _note(found).read_text(encoding="utf-8").strip()
-        return name if name in FILES_MD5 else ""
+        return name if name in BINARY_MD5 else ""
     return ""
 
 

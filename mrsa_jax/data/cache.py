@@ -24,7 +24,7 @@ import numpy as np
 from mrsa_jax._core.sealed import Arrays, read_sealed, write_sealed
 from mrsa_watch._base.errors import require
 
-_VERSION = 2  # of the files' content: another version is made again
+_VERSION = 3  # of the files' content: another version is made again
 _ABOUT = "about"
 # a part file as old as this belongs to a process that was killed
 _STALE_SECONDS = 3600.0

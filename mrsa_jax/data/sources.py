@@ -29,7 +29,13 @@ from mrsa_jax.data._formats import (
     read_idx_directory,
     read_records,
 )
-from mrsa_jax.data._recognise import are_published, digest_of_arrays, remember
+from mrsa_jax.data._recognise import (
+    BINARY_MD5,
+    are_published,
+    are_published_examples,
+    digest_of_arrays,
+    remember,
+)
 from mrsa_jax.data.cache import Arrays, cached, read_cached
 from mrsa_watch._base.errors import (
     DataNotFoundError,
@@ -134,17 +140,18 @@ def read_tfds(name: str, directory: str | os.PathLike[str] | None) -> Arrays:
     folder = prepared_folder(name, directory)
     if folder is not None:
         files = [path for path in folder.iterdir() if path.is_file()]
-        return cached(f"tfds-{name}", folder, files, lambda: _decode(name, folder))
+        arrays = cached(f"tfds-{name}", folder, files, lambda: _decode(name, folder))
+        return _remembered(name, arrays)
     folders = None if directory is None else [pathlib.Path(directory).expanduser()]
-    arrays = read_cached(f"tfds-{name}", folders)
-    if arrays is not None:
-        return arrays
+    copy = read_cached(f"tfds-{name}", folders)
+    if copy is not None:
+        return _remembered(name, copy)
     if directory is not None:
         raise _not_prepared(
             name, directory, "there is no such folder of a prepared set"
         )
     # where else tensorflow-datasets may look is left to itself
-    return _decode(name, None)
+    return _remembered(name, _decode(name, None))
 
 
 def import_tfds(name: str, extra: str = "tfds") -> Any:
@@ -216,11 +223,13 @@ def _decode(name: str, folder: pathlib.Path | None) -> Arrays:
     """Decode both splits; without a folder, tensorflow-datasets finds its own."""
     tfds = import_tfds(name)
     arrays: Arrays = {}
+    examples: list[list[Any]] = []
     num_classes = 0
     for split in ("train", "test"):
         try:
             source = _open_split(tfds, name, folder, split)
-            images, labels = _collect(source, name)
+            examples.append([source[index] for index in range(len(source))])
+            images, labels = _collect(examples[-1], name)
         except MrsaError:
             raise
         except Exception as error:
@@ -236,6 +245,9 @@ def _decode(name: str, folder: pathlib.Path | None) -> Arrays:
         arrays |= {f"{split}_inputs": images, f"{split}_labels": labels}
         # The stated number may be missing, and one split may lack the highest label.
         num_classes = max(num_classes, _num_classes(source), int(labels.max()) + 1)
+    base = name.partition(":")[0]
+    if base in BINARY_MD5 and are_published_examples(base, *examples):
+        arrays = _proven(arrays)
     return {**arrays, "num_classes": np.asarray(num_classes)}
 
 
@@ -257,9 +269,9 @@ def _num_classes(source: Any) -> int:
         return 0
 
 
-def _collect(source: Any, name: str) -> tuple[np.ndarray, np.ndarray]:
-    """Stack the `image` and `label` features of a random-access source."""
-    features = set(source[0]) if len(source) else set()
+def _collect(examples: list[Any], name: str) -> tuple[np.ndarray, np.ndarray]:
+    """Stack the `image` and `label` features of examples."""
+    features = set(examples[0]) if examples else set()
     rule = "must be a set of labelled images (features `image` and `label`)"
     require(
         {"image", "label"} <= features,
@@ -267,7 +279,6 @@ def _collect(source: Any, name: str) -> tuple[np.ndarray, np.ndarray]:
         rule,
         f"tfds:{name} with {sorted(features)}",
     )
-    examples = [source[index] for index in range(len(source))]
     images = [np.asarray(example["image"]) for example in examples]
     shapes = {image.shape for image in images}
     require(
@@ -434,15 +445,23 @@ def _cifar_arrays(directory: pathlib.Path) -> tuple[str, Arrays]:
 
     def read() -> Arrays:
         arrays = read_cifar(kind, paths)
-        is_published = bool(kind.labels) and are_published(kind.name, paths)
-        found = digest_of_arrays(arrays) if is_published else ""
-        return {**arrays, "digest": np.asarray(found)}
+        return _proven(arrays) if are_published(kind.name, paths) else arrays
 
     arrays = cached(kind.name, folder, paths, read)
-    found = str(arrays.pop("digest", ""))
-    if found:
-        remember(kind.name, found)
-    return kind.name, arrays
+    return kind.name, _remembered(kind.name, arrays)
+
+
+def _proven(arrays: Arrays) -> Arrays:
+    """Add the digest of samples that are known to be the published ones."""
+    return {**arrays, "digest": np.asarray(digest_of_arrays(arrays))}
+
+
+def _remembered(name: str, arrays: Arrays) -> Arrays:
+    """Remember the digest, if there is one, and return the other arrays."""
+    rest = {key: array for key, array in arrays.items() if key != "digest"}
+    if "digest" in arrays:
+        remember(name.partition(":")[0], str(arrays["digest"]))
+    return rest
 
 
 def _read_prepared(

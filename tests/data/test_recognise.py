@@ -26,8 +26,8 @@ from mrsa_jax.data import _prepare, _recognise
 
 Arrays = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
 
-# Twelve and five samples instead of 60,000 and 10,000: the code reads the sizes.
-TRAIN, TEST = 12, 5
+# Fifteen and five samples instead of 60,000 and 10,000: the code reads the sizes.
+TRAIN, TEST = 15, 5
 IDX = ("train-images-idx3", "train-labels-idx1", "t10k-images-idx3", "t10k-labels-idx1")
 
 
@@ -110,21 +110,30 @@ def _write_python(
         (folder / name).write_bytes(pickle.dumps(table, protocol))
 
 
-def _write_binary(folder: pathlib.Path, arrays: Arrays) -> None:
+def _write_binary(
+    folder: pathlib.Path, arrays: Arrays, *, hundred: bool = False
+) -> None:
     folder.mkdir(parents=True)
     names = [f"data_batch_{i}.bin" for i in range(1, 6)] + ["test_batch.bin"]
-    for name, (images, labels) in zip(names, _batches(arrays, False), strict=True):
+    names = ["train.bin", "test.bin"] if hundred else names
+    for name, (images, labels) in zip(names, _batches(arrays, hundred), strict=True):
         planes = images.transpose(0, 3, 1, 2).reshape(-1, 3072)
-        records = np.concatenate([labels[:, None], planes], axis=1)
+        columns = [labels[:, None] // 5] * hundred + [labels[:, None], planes]
+        records = np.concatenate(columns, axis=1)
         (folder / name).write_bytes(records.astype(np.uint8).tobytes())
 
 
 def _publish(monkeypatch: pytest.MonkeyPatch, name: str, folder: pathlib.Path) -> None:
     """Let the files of a folder be those whose MD5 sums are published."""
+    is_binary = any(path.suffix for path in folder.iterdir())
     names = [f"data_batch_{i}" for i in range(1, 6)] + ["test_batch"]
     files = names if name == "cifar10" else ["train", "test"]
-    sums = (hashlib.md5((folder / file).read_bytes()).hexdigest() for file in files)
-    monkeypatch.setitem(_recognise.FILES_MD5, name, tuple(sums))
+    sums = [
+        hashlib.md5((folder / (file + ".bin" * is_binary)).read_bytes()).hexdigest()
+        for file in files
+    ]
+    table = _recognise.BINARY_MD5 if is_binary else _recognise.PYTHON_MD5
+    monkeypatch.setitem(table, name, tuple(sums))
 
 
 def _changed(arrays: Arrays, **changes: np.ndarray) -> Arrays:
@@ -334,6 +343,69 @@ def test_torchvisions_folders_are_listed_and_need_no_preparing(
     plan = mj.data.plan_preparation("mnist", directory=tmp_path)
     assert plan.is_prepared
     assert len(mj.data.prepare(plan).train_labels) == TRAIN
+
+
+@pytest.mark.parametrize("hundred", [False, True])
+def test_cifar_of_tensorflow_datasets(
+    hundred: bool,
+    own_folders: pathlib.Path,
+    tmp_path: pathlib.Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It shuffles the examples; their names order them as the binary files do."""
+    tfds = pytest.importorskip("tensorflow_datasets")
+    name, arrays = ("cifar100", HUNDRED) if hundred else ("cifar10", TEN)
+    _write_binary(tmp_path / "binary", arrays, hundred=hundred)
+    _publish(monkeypatch, name, tmp_path / "binary")
+    wrong = [False]
+
+    class Builder(tfds.core.GeneratorBasedBuilder, skip_registration=True):
+        VERSION = tfds.core.Version("3.0.2")
+
+        def _info(self) -> Any:
+            features = {
+                "id": tfds.features.Text(),
+                "image": tfds.features.Tensor(shape=(32, 32, 3), dtype=np.uint8),
+                "label": tfds.features.ClassLabel(num_classes=100 if hundred else 10),
+                "coarse_label": tfds.features.ClassLabel(num_classes=20),
+            }
+            if not hundred:
+                features.pop("coarse_label")
+            described = tfds.features.FeaturesDict(features)
+            return tfds.core.DatasetInfo(builder=self, features=described)
+
+        def _split_generators(self, dl_manager: Any) -> Any:
+            train, test = arrays[:2], arrays[2:]
+            return {
+                "train": self._generate_examples("train", *train),
+                "test": self._generate_examples("test", *test),
+            }
+
+        def _generate_examples(self, split: str, images: Any, labels: Any) -> Any:
+            for index, (image, label) in enumerate(zip(images, labels, strict=True)):
+                shown = image ^ (wrong[0] and index == 3)
+                example = {"id": f"{split}_{index:05d}", "image": shown, "label": label}
+                if hundred:
+                    example["coarse_label"] = int(label) // 5
+                yield index, example
+
+    Builder.name = name
+    for folder, is_wrong in (("right", False), ("wrong", True)):
+        wrong[0] = is_wrong
+        directory = tmp_path / folder
+        builder = Builder(data_dir=str(directory), file_format="array_record")
+        builder.download_and_prepare()
+        for source in (name, f"tfds:{name}", name):  # the last from the cache
+            dataset = mj.data.load(source, directory=directory)
+            assert mj.data.recognise(dataset) == ("" if is_wrong else name)
+        # what one process has learnt, another reads
+        monkeypatch.setattr(_recognise, "_REMEMBERED", {})
+    assert len(list(own_folders.glob("recognised-*.txt"))) == 1
+    # the binary files are recognised by their own sums, without the note
+    for note in own_folders.glob("recognised-*.txt"):
+        note.unlink()
+    dataset = mj.data.load("cifar", directory=tmp_path / "binary")
+    assert mj.data.recognise(dataset) == name
 
 
 class _Harmful:

@@ -226,7 +226,7 @@ def test_data_in_place_of_the_papers(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, samples, classes, known, is_same in cases:
         assert is_data_of(named(name, samples, classes), known) is is_same, name
     assert substitution(named("x:mnist", 60_000, 10), "mnist") == ("MNIST", "")
-    doubtful = "mnist, not recognised as MNIST"
+    doubtful = "mnist (not recognised)"
     assert substitution(named("mnist", 60_000, 10), "mnist") == ("MNIST", doubtful)
     assert substitution(named("mnist_5k", 4_000, 10), "olivetti") == (
         "the AT&T faces",

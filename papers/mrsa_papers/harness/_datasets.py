@@ -50,5 +50,5 @@ def substitution(dataset: data.Dataset, data_name: str) -> tuple[str, str]:
     words = DATA[data_name].words
     if is_data_of(dataset, data_name):
         return words, ""
-    doubt = f", not recognised as {words}" * has_size_of(dataset, data_name)
+    doubt = " (not recognised)" * has_size_of(dataset, data_name)
     return words, dataset.name + doubt
