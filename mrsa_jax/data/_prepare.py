@@ -353,8 +353,9 @@ def _prepared(name: str, directory: str | os.PathLike[str] | None) -> SourceStat
     if unpacked is not None and directory is not None:
         return _here(name, "prepared", unpacked)
     if directory is None:
-        for path in cached_paths(f"tfds-{name}"):
-            return _copy(name, path)
+        copy = _copy(name, f"tfds-{name}")
+        if copy is not None:
+            return copy
         if name == "fashion_mnist" and sources.FASHION_DIRECTORY.is_dir():
             return _here(name, "installed", sources.FASHION_DIRECTORY)
     where = str(sources.tfds_directory(directory) / name)
@@ -376,16 +377,22 @@ def _olivetti() -> SourceStatus:
     path = sources.olivetti_file(None)
     if path.is_file():
         return _here("olivetti", "prepared", path)
-    for path in cached_paths("olivetti"):
-        return _copy("olivetti", path)
+    copy = _copy("olivetti", "olivetti")
+    if copy is not None:
+        return copy
     how = "in Python: sklearn.datasets.fetch_olivetti_faces()"
     return SourceStatus("olivetti", "missing", _CONTENT["olivetti"], str(path), how=how)
 
 
-def _copy(name: str, path: pathlib.Path) -> SourceStatus:
-    """Describe a cached file by the folder that it was read from."""
-    status = _here(name, "cached", path)
-    return dataclasses.replace(status, where=f"copy of {source_of(path)}")
+def _copy(name: str, kept_as: str) -> SourceStatus | None:
+    """Describe valid cached files by the folders that they were read from."""
+    copies = {path: source_of(path) for path in cached_paths(kept_as)}
+    sizes = [path.stat().st_size for path, source in copies.items() if source]
+    where = " and ".join(sorted(source for source in copies.values() if source))
+    if not sizes:
+        return None
+    content = _CONTENT[name]
+    return SourceStatus(name, "cached", content, f"copy of {where}", sum(sizes))
 
 
 def _here(name: str, state: State, where: pathlib.Path) -> SourceStatus:

@@ -185,6 +185,13 @@ def test_the_whole_step_on_a_toy(
     (cached,) = (s for s in mj.data.available() if s.name == "cifar10")
     assert cached.state == "cached"
     assert cached.where == f"copy of {tmp_path / 'cifar10' / '1.2.0'}"
+    # a broken copy is none
+    for path in own_folders.glob("tfds-cifar10-*.npz"):
+        whole = path.read_bytes()
+        path.write_bytes(whole[:-9])
+        (broken,) = (s for s in mj.data.available() if s.name == "cifar10")
+        assert broken.state == "missing"
+        path.write_bytes(whole)
     # the second time nothing is fetched
     again = mj.data.plan_preparation("cifar10", directory=tmp_path)
     assert again.is_prepared
