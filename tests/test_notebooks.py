@@ -191,12 +191,18 @@ def test_parameters_are_tagged_checked_and_used(path: pathlib.Path) -> None:
     assert last.endswith('print(f"{settings}: claim holds")')
 
 
-def _run(path: pathlib.Path, injected: str = "", last: int | None = None) -> None:
+def _run(
+    path: pathlib.Path,
+    injected: str = "",
+    last: int | None = None,
+    names: dict[str, Any] | None = None,
+) -> None:
     """Execute the cells of a notebook, and one after the tagged cell.
 
-    At the size of the tests, in this process, whose imports and programs all share.
+    At the size of the tests, in this process, whose imports and programs all share;
+    with the names that a kernel has already.
     """
-    names: dict[str, Any] = {"__name__": "__main__"}
+    names = {"__name__": "__main__"} if names is None else names
     # a user's settings, not the suite's strict ones
     with jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):
         for cell in _cells(path)[:last]:
@@ -216,7 +222,10 @@ def test_a_parameter_that_a_notebook_lacks_is_refused(path: pathlib.Path) -> Non
             _run(path, source, 3)
         name = source.partition(" ")[0].strip(",")
         assert name in str(caught.value)
-    _run(path, "", 3)
+    # cells that run again meet the names of later ones
+    kernel: dict[str, Any] = {"__name__": "__main__"}
+    _run(path, "", 3, kernel)
+    _run(path, "rank = 5", 3, kernel)
 
 
 @pytest.mark.long(
