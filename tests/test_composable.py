@@ -1067,6 +1067,7 @@ NO_ARRAYS = {
     """,
     "data": """
         SOURCES ClientData Dataset available load normalise plan_preparation prepare
+        recognise
     """,
     "federated": """
         Drift LocalTrainer RateSchedule StatefulTrainer TrainingResult checkpoints cnn

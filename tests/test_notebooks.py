@@ -135,6 +135,99 @@ def test_the_first_cell_installs_where_the_package_is_missing(
     assert called == [[sys.executable, "-m", "pip", "install", "--quiet", "some.whl"]]
 
 
+def _assigned(nodes: list[ast.stmt]) -> set[str]:
+    """Return the names that statements assign in the scope of their cell."""
+    names: set[str] = set()
+    left: list[ast.AST] = list(nodes)
+    inner = ast.FunctionDef | ast.Lambda | ast.ClassDef
+    inner |= ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp
+    while left:
+        node = left.pop()
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            names.add(node.id)
+        if not isinstance(node, inner):
+            left += ast.iter_child_nodes(node)
+    return names
+
+
+def _parsed(path: pathlib.Path) -> list[list[ast.stmt]]:
+    return [ast.parse("".join(cell["source"])).body for cell in _cells(path)]
+
+
+@pytest.mark.parametrize("path", PATHS, ids=lambda path: path.stem)
+def test_parameters_are_tagged_checked_and_used(path: pathlib.Path) -> None:
+    """Values that papermill puts after the tagged cell last until the end."""
+    tagged = ["parameters" in _tags(cell) for cell in _cells(path)]
+    assert [place for place, is_tagged in enumerate(tagged) if is_tagged] == [1]
+    _, settings, check, *later = _parsed(path)
+    names = _assigned(settings)
+    assert names
+    # numbers and texts, not what follows from them
+    allowed = ast.Import | ast.ImportFrom | ast.Assign
+    assert all(isinstance(node, allowed) for node in settings)
+    read = {
+        node.id
+        for statement in settings
+        for node in ast.walk(statement)
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)
+    }
+    assert read <= {"small"}
+    (call,) = (node for node in ast.walk(check[0]) if isinstance(node, ast.List))
+    listed = ast.literal_eval(call)
+    assert len(listed) == len(names)
+    assert {*listed} == names
+    used = {
+        node.id
+        for cell in later
+        for statement in cell
+        for node in ast.walk(statement)
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)
+    }
+    assert names <= used, f"no use of {sorted(names - used)}"
+    again = {name for cell in later for name in _assigned(cell)}
+    assert not names & again, f"overwritten: {sorted(names & again)}"
+    assert "settings" not in again
+    last = "".join(_cells(path)[-1]["source"])
+    assert last.endswith('print(f"{settings}: claim holds")')
+
+
+def _run(
+    path: pathlib.Path,
+    injected: str = "",
+    last: int | None = None,
+    names: dict[str, Any] | None = None,
+) -> None:
+    """Execute the cells of a notebook, and one after the tagged cell.
+
+    At the size of the tests, in this process, whose imports and programs all share;
+    with the names that a kernel has already.
+    """
+    names = {"__name__": "__main__"} if names is None else names
+    # a user's settings, not the suite's strict ones
+    with jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):
+        for cell in _cells(path)[:last]:
+            sources = ["".join(cell["source"])]
+            if "parameters" in _tags(cell) and injected:
+                sources.append(injected)
+            for source in sources:
+                body = ast.Interactive(ast.parse(source).body)
+                place = f"{path.name}[{cell['execution_count']}]"
+                exec(compile(body, place, "single"), names)
+
+
+@pytest.mark.parametrize("path", PATHS, ids=lambda path: path.stem)
+def test_a_parameter_that_a_notebook_lacks_is_refused(path: pathlib.Path) -> None:
+    for source in ("no_such_number = 60", "num_client = [1, 2]", "a, b = None, {}"):
+        with pytest.raises(NameError, match="no parameters of this notebook") as caught:
+            _run(path, source, 3)
+        name = source.partition(" ")[0].strip(",")
+        assert name in str(caught.value)
+    # cells that run again meet the names of later ones
+    kernel: dict[str, Any] = {"__name__": "__main__"}
+    _run(path, "", 3, kernel)
+    _run(path, "rank = 5", 3, kernel)
+
+
 @pytest.mark.long(
     "01_multi_round_leakage",
     "03_secagg_step_by_step",
@@ -156,22 +249,61 @@ def test_runs_at_a_small_size(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """In this process, whose imports and programs all share.
+    """At full size each has a kernel."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(jaxtyping.config, "jaxtyping_disable", True)
+    _run(path)
+    plt.close("all")
+    assert capsys.readouterr().out.endswith(": claim holds\n")
 
-    At full size each has a kernel.
+
+# At the size of the tests; a parameter that changes what is printed.
+OTHERS = {
+    "01": "num_clients = 30",
+    "02": "num_clients = 32",
+    "03": "seed = 8",
+    "04": "num_rounds = 70",
+    "05": "num_clients = 108",
+    "06": "num_clients = 16",
+    "07": "num_clients = 96",
+    "08": "seed = 1",
+    "09": "p = 0.25",
+    "10": "num_clients = 20",
+    "11": "num_clients = 40",
+    "12": "multiplier = 3.0",
+    "13": "num_clients = 36",
+    "14": "hospitals = 36",
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("path", PATHS, ids=lambda path: path.stem)
+def test_another_parameter_changes_the_result(
+    path: pathlib.Path,
+    tmp_path: pathlib.Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """As papermill sets it.
+
+    The claim holds for it, by name and value, or an assertion fails.
     """
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(jaxtyping.config, "jaxtyping_disable", True)
-    names: dict[str, Any] = {"__name__": "__main__"}
-    # a user's settings, not the suite's strict ones
-    with jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):
-        for cell in _cells(path):
-            statements = ast.Interactive(ast.parse("".join(cell["source"])).body)
-            exec(
-                compile(
-                    statements, f"{path.name}[{cell['execution_count']}]", "single"
-                ),
-                names,
-            )
+    _run(path)
+    usual = capsys.readouterr().out
+    injected = OTHERS[path.stem[:2]]
+    try:
+        _run(path, injected)
+    except AssertionError:
+        claimed = False
+    else:
+        claimed = True
+    other = capsys.readouterr().out
     plt.close("all")
-    assert capsys.readouterr().out.endswith("claim holds\n")
+    *usual_lines, _ = usual.splitlines()
+    *other_lines, claim = other.splitlines()
+    assert other_lines != usual_lines
+    name, _, value = injected.partition(" = ")
+    assert claimed is claim.endswith(": claim holds")
+    assert not claimed or f"'{name}': {value}" in claim

@@ -18,4 +18,5 @@ from ._prepare import (
     plan_preparation as plan_preparation,
     prepare as prepare,
 )
+from ._recognise import recognise as recognise
 from .sources import SOURCES as SOURCES, load as load

@@ -1,4 +1,4 @@
-"""Readers of IDX files (MNIST, Fashion-MNIST) and of CIFAR's binary files.
+"""Readers of IDX files (MNIST, Fashion-MNIST) and of CIFAR's files.
 
 An IDX file, plain or gzipped, is two zero bytes, a type code, the number of axes, each
 axis as a big-endian uint32, and the values in row-major order. Source: LeCun's
@@ -7,8 +7,10 @@ description next to the MNIST files.
 
 from __future__ import annotations
 
+import io
 import math
 import pathlib
+import pickle
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -24,7 +26,7 @@ _PIXELS = 3 * _SIDE * _SIDE
 
 
 class CifarFormat(NamedTuple):
-    """Names and label bytes of one of the two sets.
+    """Names and label bytes of one of the two sets in one of its two versions.
 
     Attributes:
         name: `"cifar10"` or `"cifar100"`.
@@ -32,6 +34,7 @@ class CifarFormat(NamedTuple):
         train: Training files.
         test: Test file.
         label_classes: Classes of each label byte; the last is the label that is used.
+        labels: Key of that label in the Python version; empty for the binary one.
     """
 
     name: str
@@ -39,6 +42,7 @@ class CifarFormat(NamedTuple):
     train: tuple[str, ...]
     test: str
     label_classes: tuple[int, ...]
+    labels: str = ""
 
 
 _FORMATS = (
@@ -50,6 +54,17 @@ _FORMATS = (
         (10,),
     ),
     CifarFormat("cifar100", "cifar-100-binary", ("train.bin",), "test.bin", (20, 100)),
+    CifarFormat(
+        "cifar10",
+        "cifar-10-batches-py",
+        tuple(f"data_batch_{i}" for i in range(1, 6)),
+        "test_batch",
+        (10,),
+        "labels",
+    ),
+    CifarFormat(
+        "cifar100", "cifar-100-python", ("train",), "test", (20, 100), "fine_labels"
+    ),
 )
 
 
@@ -59,7 +74,8 @@ def find_cifar(
     """Find the CIFAR set of a folder, or of its archive's folder, and its files.
 
     Returns:
-        The format, the folder, and the training files followed by the test file.
+        The format, the folder, and the training files followed by the test file. Of a
+        set in both versions it is the Python version, whose files can be recognised.
 
     Raises:
         DataNotFoundError: If it holds neither set, or not all files of one; says what
@@ -78,34 +94,29 @@ def find_cifar(
             # looked for.
             elif len(absent) < len(paths):
                 missing += [f"{folder / name} is missing" for name in absent]
-    both = " and ".join(kind.name for kind, _, _ in matches)
+    both = " and ".join(sorted({kind.name for kind, _, _ in matches}))
     require(
-        len(matches) <= 1,
+        " and " not in both,
         "directory",
         "must hold one CIFAR set, not both",
         f"{both} there",
     )
     if matches:
-        return matches[0]
-    names = ("data_batch_1", "train", "cifar-10-batches-py", "cifar-100-python")
-    hint = ""
-    if any((directory / name).exists() for name in names):
-        hint = (
-            "; these look like the Python version's files: the binary version is needed"
-        )
+        return matches[-1]
     sets = (f"{', '.join((*kind.train, kind.test))} ({kind.name})" for kind in _FORMATS)
     what = "; ".join(missing) or f"looked for {', or '.join(sets)}"
-    raise DataNotFoundError(f"no CIFAR data set in {directory}: {what}{hint}")
+    raise DataNotFoundError(f"no CIFAR data set in {directory}: {what}")
 
 
 def read_cifar(kind: CifarFormat, paths: list[pathlib.Path]) -> dict[str, np.ndarray]:
     """Read the training files and the test file of one set.
 
     Raises:
-        ConfigurationError: If a file is not a whole number of records, or a label lies
-            outside its classes; names the file.
+        ConfigurationError: If a file is not a whole number of records, or not a pickle
+            of arrays, or a label lies outside its classes; names the file.
     """
-    parts = [_read_file(kind, path) for path in paths]
+    read = _read_pickle if kind.labels else _read_file
+    parts = [read(kind, path) for path in paths]
     return {
         "train_inputs": np.concatenate([images for images, _ in parts[:-1]]),
         "train_labels": np.concatenate([labels for _, labels in parts[:-1]]),
@@ -126,11 +137,107 @@ def _read_file(kind: CifarFormat, path: pathlib.Path) -> tuple[np.ndarray, np.nd
         largest = int(records[:, byte].max())
         rule = f"must hold labels in [0, {num_classes}) in byte {byte} of each record"
         require(largest < num_classes, str(path), rule, largest)
-    # Planes by channel become pixels with the channel last.
-    planes = records[:, num_labels:].reshape(-1, 3, _SIDE, _SIDE)
-    return np.ascontiguousarray(planes.transpose(0, 2, 3, 1)), records[
-        :, num_labels - 1
-    ].copy()
+    return _images(records[:, num_labels:]), records[:, num_labels - 1].copy()
+
+
+def _images(planes: np.ndarray) -> np.ndarray:
+    """Turn planes by channel into pixels with the channel last."""
+    stacked = planes.reshape(-1, 3, _SIDE, _SIDE)
+    return np.ascontiguousarray(stacked.transpose(0, 2, 3, 1))
+
+
+# Python's pickles can run any code, so nothing of them is looked up by name: of an
+# array that NumPy wrote, the parts are taken as data, and NumPy rebuilds none of it.
+class _Parts:
+    """State of an array or of a type of numbers, as a pickle lists it."""
+
+    arguments: tuple[Any, ...] = ()
+    state: Any = ()
+
+    def __init__(self, *arguments: Any) -> None:
+        self.arguments = arguments
+
+    def __setstate__(self, state: Any) -> None:
+        self.state = state
+
+
+class _Latin:
+    """Bytes that Python 3 writes as text in a pickle of protocol 2."""
+
+    def __new__(cls, text: Any, encoding: Any) -> Any:
+        if not isinstance(text, str) or encoding not in ("latin1", b"latin1"):
+            raise pickle.UnpicklingError("its bytes are in an unknown encoding")
+        return text.encode("latin-1")
+
+    # so that no pickle sets attributes of the class
+    def __setstate__(self, state: Any) -> None: ...
+
+
+# The form in Python: that in C makes room for as many objects as ten bytes name.
+class _Unpickler(pickle._Unpickler):
+    """Reader of dictionaries, lists, numbers, texts, bytes and arrays, nothing else."""
+
+    _PARTS = (
+        ("numpy.core.multiarray", "_reconstruct"),
+        ("numpy._core.multiarray", "_reconstruct"),
+        ("numpy", "dtype"),
+    )
+
+    def find_class(self, module: str, name: str) -> Any:
+        if (module, name) in self._PARTS:
+            return _Parts
+        if (module, name) == ("numpy", "ndarray"):
+            return None  # an argument of `_reconstruct`, which needs no class
+        if (module, name) == ("_codecs", "encode"):
+            return _Latin
+        raise pickle.UnpicklingError(f"it names {module}.{name}, which is not read")
+
+
+def _read_pickle(
+    kind: CifarFormat, path: pathlib.Path
+) -> tuple[np.ndarray, np.ndarray]:
+    """Read one file of a Python version: pixels of all images, and their labels."""
+    try:
+        data = read_bytes(path, _MOST_BYTES)
+        table = _Unpickler(io.BytesIO(data), encoding="bytes").load()
+    except Exception as error:  # a broken pickle raises whatever its reader meets
+        raise ConfigurationError(
+            f"`{path}` must be a pickle of dictionaries, lists, numbers, bytes and "
+            f"arrays only; got {type(error).__name__}: {error}"
+        ) from error
+    names = ("data", kind.labels)
+    rule = f"must hold a dictionary with {' and '.join(names)}"
+    require(isinstance(table, dict), str(path), rule, type(table).__name__)
+    pixels, labels = (table.get(name.encode(), table.get(name)) for name in names)
+    images = _array(path, pixels)
+    num_classes = kind.label_classes[-1]
+    rule = f"must hold a list of {len(images)} integers in [0, {num_classes})"
+    fits = isinstance(labels, list) and len(labels) == len(images)
+    fits = fits and all(type(i) is int and 0 <= i < num_classes for i in labels)
+    require(fits, str(path), rule, f"{kind.labels}: {type(labels).__name__}")
+    return _images(images), np.asarray(labels, np.uint8)
+
+
+def _array(path: pathlib.Path, pixels: Any) -> np.ndarray:
+    """Rebuild an array from its parts: version, shape, type, order and bytes."""
+    state: Any = pixels.state if isinstance(pixels, _Parts) else ()
+    is_array = isinstance(state, tuple) and len(state) == 5
+    _, shape, dtype, is_by_column, data = state if is_array else (0, (), 0, 0, b"")
+    fits = (
+        isinstance(dtype, _Parts)
+        and dtype.arguments[:1] in ((b"u1",), ("u1",))
+        and isinstance(shape, tuple)
+        and len(shape) == 2
+        and isinstance(data, bytes)
+        and not is_by_column
+        and type(shape[0]) is int
+        and shape[0] > 0
+        and shape[1] == _PIXELS
+        and len(data) == shape[0] * _PIXELS
+    )
+    rule = f"must hold data: a uint8 array [images, {_PIXELS}] with its bytes"
+    require(fits, str(path), rule, f"shape {shape!r}"[:80])
+    return np.frombuffer(data, np.uint8).reshape(shape)
 
 
 _MOST_BYTES = 2**32
@@ -195,6 +302,7 @@ def read_idx_directory(
         DataNotFoundError: If a file is missing; names what was looked for.
         ConfigurationError: If a file is broken, or the files do not belong together.
     """
+    directory = idx_folder(directory)
     files = idx_files(directory)
     missing = [
         _candidates(*names)[0] for names in _STEMS if _find(directory, *names) is None
@@ -213,8 +321,31 @@ def read_idx_directory(
     return train_images, train_labels, test_images, test_labels
 
 
+def idx_folder(directory: pathlib.Path) -> pathlib.Path:
+    """Find the folder of IDX files: this one, or `raw` or `SET/raw` below it.
+
+    The latter two are torchvision's, e.g. `MNIST/raw`.
+
+    Raises:
+        ConfigurationError: If it holds several; names them.
+    """
+    below = [
+        directory,
+        *sorted(directory.glob("raw")),
+        *sorted(directory.glob("*/raw")),
+    ]
+    folders = [folder for folder in below if _files_in(folder)]
+    rule = f"must hold one IDX data set; there are {', '.join(map(str, folders))}"
+    require(len(folders) <= 1, "directory", rule, str(directory))
+    return folders[0] if folders else directory
+
+
 def idx_files(directory: pathlib.Path) -> list[pathlib.Path]:
     """Return those of the four standard files that a folder has."""
+    return _files_in(idx_folder(directory))
+
+
+def _files_in(directory: pathlib.Path) -> list[pathlib.Path]:
     paths = [_find(directory, stem, axes) for stem, axes in _STEMS]
     return [path for path in paths if path is not None]
 
@@ -238,3 +369,49 @@ def _find(directory: pathlib.Path, stem: str, axes: str) -> pathlib.Path | None:
         if (directory / name).is_file():
             return directory / name
     return None
+
+
+_CRC_MASK = 0xA282EAD8
+
+
+def read_records(path: pathlib.Path) -> list[bytes]:
+    """Read the records of a TFRecord file.
+
+    Of each record, it is eight bytes of its length, four that check the length, the
+    record, and four that check the record; little-endian. Those of the length are
+    checked here; pictures in records carry their own. Source: TensorFlow's
+    `tf.io.TFRecordWriter`.
+
+    Raises:
+        ConfigurationError: If the file is broken; names it and the byte.
+    """
+    try:
+        data = read_bytes(path, _MOST_BYTES)
+    except (OSError, ValueError) as error:
+        raise ConfigurationError(
+            f"`{path}` must be a whole file; got {error}"
+        ) from error
+    records, start = [], 0
+    while start < len(data):
+        head = data[start : start + 8]
+        length = int.from_bytes(head, "little")
+        first = start + 12
+        after = first + length
+        check = int.from_bytes(data[start + 8 : first], "little")
+        is_whole = after + 4 <= len(data) and check == _masked_crc(head)
+        rule = "must be whole TFRecords"
+        require(is_whole, str(path), rule, f"a broken one at byte {start}")
+        records.append(data[first:after])
+        start = after + 4
+    return records
+
+
+def _masked_crc(data: bytes) -> int:
+    """Return the masked CRC-32C (polynomial 0x82F63B78, reflected) of a few bytes."""
+    crc = 0xFFFFFFFF
+    for byte in data:
+        crc ^= byte
+        for _ in range(8):
+            crc = crc >> 1 ^ (0x82F63B78 if crc & 1 else 0)
+    crc ^= 0xFFFFFFFF
+    return ((crc >> 15 | crc << 17) + _CRC_MASK) & 0xFFFFFFFF

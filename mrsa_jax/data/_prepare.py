@@ -22,12 +22,12 @@ from typing import Any, Literal
 
 from mrsa_jax.data import sources
 from mrsa_jax.data._dataset import Dataset
-from mrsa_jax.data.cache import cached_paths
+from mrsa_jax.data._recognise import remember_samples
+from mrsa_jax.data.cache import cached_paths, source_of
 from mrsa_jax.data.sources import (
     PREPARED,
     import_tfds,
     load,
-    prepared_folder,
     tfds_directory,
 )
 from mrsa_watch._base.errors import (
@@ -121,8 +121,17 @@ def plan_preparation(
         else None,
         hosts=tuple(sorted({_host(url)[0] for url in infos})),
         urls=tuple(sorted(infos)),
-        is_prepared=prepared_folder(name, directory) is not None,
+        is_prepared=any(_folders(name, folder)),
     )
+
+
+def _folders(
+    name: str, directory: pathlib.Path
+) -> tuple[pathlib.Path | None, pathlib.Path | None]:
+    """Return the folder of a prepared set, and the folder of its unpacked files."""
+    prepared = sources.prepared_folder(name, directory)
+    is_known = name in PREPARED and prepared is None
+    return prepared, sources.unpacked_folder(name, directory) if is_known else None
 
 
 def prepare(plan: PreparationPlan) -> Dataset:
@@ -143,7 +152,11 @@ def prepare(plan: PreparationPlan) -> Dataset:
         check_network(plan.urls)
         _download(plan)
     name = plan.name if plan.name in PREPARED else f"tfds:{plan.name}"
-    return load(name, directory=plan.directory)
+    dataset = load(name, directory=plan.directory)
+    if not plan.is_prepared:
+        # tensorflow-datasets has compared the archives' SHA-256 sums
+        remember_samples(plan.name, dataset)
+    return dataset
 
 
 def check_network(
@@ -224,10 +237,15 @@ def _builder(name: str, folder: pathlib.Path) -> Any:
             f"`name` must be a set of tensorflow-datasets; got {name!r}; {near} (the "
             f"papers' are {', '.join(PREPARED)})"
         )
+    data_dir = os.fspath(folder)
     try:
-        return tfds.builder(
-            name, data_dir=os.fspath(folder), file_format="array_record", try_gcs=False
-        )
+        try:
+            return tfds.builder(
+                name, data_dir=data_dir, file_format="array_record", try_gcs=False
+            )
+        except ValueError:
+            # a set that is there in another format keeps it
+            return tfds.builder(name, data_dir=data_dir, try_gcs=False)
     except ImportError as error:
         raise DataNotFoundError(
             f"preparing the data set {name!r} needs the package {error.name!r}, which "
@@ -265,7 +283,7 @@ _CONTENT = {
     "cifar100": "50,000 + 10,000 photographs 32x32x3, 100 classes",
     "olivetti": "400 faces 64x64x1, 40 people",
     "idx": "four IDX files: MNIST, Fashion-MNIST and others",
-    "cifar": "binary files of CIFAR-10 or CIFAR-100",
+    "cifar": "files of CIFAR-10 or CIFAR-100, binary or Python",
 }
 
 
@@ -329,12 +347,15 @@ def available(
 
 
 def _prepared(name: str, directory: str | os.PathLike[str] | None) -> SourceStatus:
-    folder = sources.prepared_folder(name, directory)
-    if folder is not None:
-        return _here(name, "prepared", folder)
+    prepared, unpacked = _folders(name, sources.tfds_directory(directory))
+    if prepared is not None:
+        return _of_format(_here(name, "prepared", prepared), prepared)
+    if unpacked is not None and directory is not None:
+        return _here(name, "prepared", unpacked)
     if directory is None:
-        for path in cached_paths(f"tfds-{name}"):
-            return _here(name, "cached", path)
+        copy = _copy(name, f"tfds-{name}")
+        if copy is not None:
+            return copy
         if name == "fashion_mnist" and sources.FASHION_DIRECTORY.is_dir():
             return _here(name, "installed", sources.FASHION_DIRECTORY)
     where = str(sources.tfds_directory(directory) / name)
@@ -342,14 +363,36 @@ def _prepared(name: str, directory: str | os.PathLike[str] | None) -> SourceStat
     return SourceStatus(name, "missing", _CONTENT[name], where, how=how)
 
 
+def _of_format(status: SourceStatus, folder: pathlib.Path) -> SourceStatus:
+    """Add the file format, and what to do if it is one that `load` cannot read."""
+    formats = sources.prepared_formats(folder)
+    content = f"{status.content}, as {' and '.join(formats) or 'an unknown format'}"
+    if not set(formats).intersection(sources.READABLE):
+        how = f"mrsa-jax data prepare {status.name} --directory OTHER"
+        return dataclasses.replace(status, state="missing", content=content, how=how)
+    return dataclasses.replace(status, content=content)
+
+
 def _olivetti() -> SourceStatus:
     path = sources.olivetti_file(None)
     if path.is_file():
         return _here("olivetti", "prepared", path)
-    for cached in cached_paths("olivetti"):
-        return _here("olivetti", "cached", cached)
+    copy = _copy("olivetti", "olivetti")
+    if copy is not None:
+        return copy
     how = "in Python: sklearn.datasets.fetch_olivetti_faces()"
     return SourceStatus("olivetti", "missing", _CONTENT["olivetti"], str(path), how=how)
+
+
+def _copy(name: str, kept_as: str) -> SourceStatus | None:
+    """Describe valid cached files by the folders that they were read from."""
+    copies = {path: source_of(path) for path in cached_paths(kept_as)}
+    sizes = [path.stat().st_size for path, source in copies.items() if source]
+    where = " and ".join(sorted(source for source in copies.values() if source))
+    if not sizes:
+        return None
+    content = _CONTENT[name]
+    return SourceStatus(name, "cached", content, f"copy of {where}", sum(sizes))
 
 
 def _here(name: str, state: State, where: pathlib.Path) -> SourceStatus:

@@ -15,14 +15,16 @@ import os
 import pathlib
 import sys
 import time
-from collections.abc import Callable, Iterable
+import warnings
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
 
 from mrsa_jax._core.sealed import Arrays, read_sealed, write_sealed
+from mrsa_watch._base.errors import require
 
-_VERSION = 2  # of the files' content: another version is made again
+_VERSION = 3  # of the files' content: another version is made again
 _ABOUT = "about"
 # a part file as old as this belongs to a process that was killed
 _STALE_SECONDS = 3600.0
@@ -93,21 +95,62 @@ def cached_paths(name: str) -> list[pathlib.Path]:
     return sorted(paths, key=lambda path: path.stat().st_mtime_ns, reverse=True)
 
 
-def read_cached(name: str) -> Arrays | None:
-    """Return the newest readable cached arrays of a set, without its source.
+def read_cached(
+    name: str, folders: Sequence[pathlib.Path] | None = None
+) -> Arrays | None:
+    """Return the cached arrays of a set, without its source; a warning names it.
 
     So a cache that was copied to another machine serves there without the prepared set.
     Where the source is still there but has changed, the file does not count.
+
+    Args:
+        name: Of the data set.
+        folders: Its source must be one of these or lie in one; any if None.
+
+    Returns:
+        Arrays by name, or None if there is no valid copy.
+
+    Raises:
+        ConfigurationError: If valid copies of several sources differ; names them.
     """
+    allowed = None if folders is None else [folder.resolve() for folder in folders]
+    copies: dict[str, Arrays] = {}
     for path in cached_paths(name):
-        arrays = _read(path)
-        if (
-            arrays is not None
-            and arrays[0].get("name") == name
-            and not _has_changed(arrays[0])
-        ):
-            return arrays[1]
+        about, arrays = _read(path) or ({}, {})
+        if about.get("name") != name or _has_changed(about):
+            continue
+        source = pathlib.Path(about["source"])
+        if allowed is None or {source, *source.parents}.intersection(allowed):
+            same = (at for at, other in copies.items() if _are_equal(other, arrays))
+            copies.setdefault(next(same, about["source"]), arrays)
+    # the set as `load` names it
+    label = name.removeprefix("tfds-")
+    rule = (
+        f"must name one of the folders that differing copies of {label!r} were read "
+        f"from: {', '.join(sorted(copies))}"
+    )
+    require(len(copies) <= 1, "directory", rule)
+    for source_name, arrays in copies.items():
+        warnings.warn(
+            f"data set {label!r} is the cached copy of what was read from "
+            f"{source_name}",
+            RuntimeWarning,
+            stacklevel=2,
+        )
+        return arrays
     return None
+
+
+def _are_equal(first: Arrays, second: Arrays) -> bool:
+    return first.keys() == second.keys() and all(
+        np.array_equal(array, second[name]) for name, array in first.items()
+    )
+
+
+def source_of(path: pathlib.Path) -> str:
+    """Return the folder that a cached file was read from; empty for a broken file."""
+    about, _ = _read(path) or ({}, {})
+    return str(about.get("source", ""))
 
 
 def _has_changed(about: dict[str, Any]) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import json
 import os
 import pathlib
 import re
@@ -20,7 +21,21 @@ from jaxtyping import Array, Key
 from mrsa_jax._core.packaged import packaged_file
 from mrsa_jax._core.streams import Stream, as_key, host_generator
 from mrsa_jax.data._dataset import Dataset
-from mrsa_jax.data._formats import find_cifar, idx_files, read_cifar, read_idx_directory
+from mrsa_jax.data._formats import (
+    find_cifar,
+    idx_files,
+    idx_folder,
+    read_cifar,
+    read_idx_directory,
+    read_records,
+)
+from mrsa_jax.data._recognise import (
+    BINARY_MD5,
+    are_published,
+    are_published_examples,
+    digest_of_arrays,
+    remember,
+)
 from mrsa_jax.data.cache import Arrays, cached, read_cached
 from mrsa_watch._base.errors import (
     DataNotFoundError,
@@ -50,7 +65,8 @@ def read_olivetti(directory: str | os.PathLike[str] | None) -> Arrays:
     """
     path = olivetti_file(directory)
     if not path.is_file():
-        faces = read_cached("olivetti") if directory is None else None
+        folders = None if directory is None else [path.parent]
+        faces = read_cached("olivetti", folders)
         if faces is not None:
             return faces
         raise DataNotFoundError(
@@ -118,19 +134,24 @@ def read_tfds(name: str, directory: str | os.PathLike[str] | None) -> Arrays:
 
     Raises:
         DataNotFoundError: If the set is not prepared; says how to do that.
-        ConfigurationError: If it is not a set of labelled images of one size.
+        ConfigurationError: If it is not a set of labelled images of one size, or if
+            there are cached copies from several folders and none of the folders.
     """
     folder = prepared_folder(name, directory)
     if folder is not None:
         files = [path for path in folder.iterdir() if path.is_file()]
-        return cached(f"tfds-{name}", folder, files, lambda: _decode(name, folder))
+        arrays = cached(f"tfds-{name}", folder, files, lambda: _decode(name, folder))
+        return _remembered(name, arrays)
+    folders = None if directory is None else [pathlib.Path(directory).expanduser()]
+    copy = read_cached(f"tfds-{name}", folders)
+    if copy is not None:
+        return _remembered(name, copy)
     if directory is not None:
         raise _not_prepared(
             name, directory, "there is no such folder of a prepared set"
         )
-    arrays = read_cached(f"tfds-{name}")
     # where else tensorflow-datasets may look is left to itself
-    return _decode(name, None) if arrays is None else arrays
+    return _remembered(name, _decode(name, None))
 
 
 def import_tfds(name: str, extra: str = "tfds") -> Any:
@@ -142,24 +163,91 @@ def import_tfds(name: str, extra: str = "tfds") -> Any:
     return needed("tensorflow_datasets", extra, rule, DataNotFoundError)
 
 
+def prepared_formats(folder: pathlib.Path) -> tuple[str, ...]:
+    """Return the file formats of a prepared set, as tensorflow-datasets names them.
+
+    A `dataset_info.json` that names none is of a time when there was one format.
+    """
+    try:
+        info = json.loads((folder / "dataset_info.json").read_text(encoding="utf-8"))
+        names = [
+            info.get("fileFormat", _RECORDS),
+            *info.get("alternativeFileFormats", ()),
+        ]
+    except (OSError, ValueError, AttributeError, TypeError):
+        return ()
+    return tuple(dict.fromkeys(str(name).lower() for name in names))
+
+
+_RECORDS = "tfrecord"
+_BY_INDEX = ("array_record", "parquet")  # read by tensorflow-datasets alone
+READABLE = (*_BY_INDEX, _RECORDS)
+"""File formats of tensorflow-datasets that `load` reads."""
+
+
+class _Records:
+    """Examples of one split in TFRecord files.
+
+    tensorflow-datasets parses an example without TensorFlow, but needs it to find one
+    in a file.
+    """
+
+    def __init__(self, builder: Any, split: str) -> None:
+        files = builder.info.splits[split].filepaths
+        self.dataset_info = builder.info
+        self._records = [
+            record for path in files for record in read_records(pathlib.Path(path))
+        ]
+        rule = f"must hold all examples of split {split!r}"
+        count = int(builder.info.splits[split].num_examples)
+        require(len(self._records) == count, str(files[0]), rule, len(self), count)
+
+    def __len__(self) -> int:
+        return len(self._records)
+
+    def __getitem__(self, index: int) -> Any:
+        return self.dataset_info.features.deserialize_example_np(self._records[index])
+
+
+def _open_split(tfds: Any, name: str, folder: pathlib.Path | None, split: str) -> Any:
+    """Open a split for reading by index; tensorflow-datasets finds a missing folder."""
+    if folder is None:
+        return tfds.data_source(name, split=split, download=False)
+    builder = tfds.builder_from_directory(folder)
+    formats = prepared_formats(folder)
+    is_records = _RECORDS in formats and not set(formats).intersection(_BY_INDEX)
+    return _Records(builder, split) if is_records else builder.as_data_source(split)
+
+
 def _decode(name: str, folder: pathlib.Path | None) -> Arrays:
     """Decode both splits; without a folder, tensorflow-datasets finds its own."""
     tfds = import_tfds(name)
     arrays: Arrays = {}
+    examples: list[list[Any]] = []
     num_classes = 0
     for split in ("train", "test"):
         try:
-            if folder is None:
-                source = tfds.data_source(name, split=split, download=False)
-            else:
-                source = tfds.builder_from_directory(folder).as_data_source(split=split)
+            source = _open_split(tfds, name, folder, split)
+            examples.append([source[index] for index in range(len(source))])
+            images, labels = _collect(examples[-1], name)
+        except MrsaError:
+            raise
         except Exception as error:
             reason = f"split {split!r}: {type(error).__name__}: {error}"
-            raise _not_prepared(name, folder, reason) from error
-        images, labels = _collect(source, name)
+            if folder is None:
+                raise _not_prepared(name, folder, reason) from error
+            formats = " and ".join(prepared_formats(folder)) or "an unknown format"
+            raise DataNotFoundError(
+                f"data set {name!r} in {folder} is prepared as {formats} and cannot be "
+                f"read: {reason}. `mrsa-jax data prepare {name} --directory OTHER` "
+                "prepares it in another folder, as array_record"
+            ) from error
         arrays |= {f"{split}_inputs": images, f"{split}_labels": labels}
         # The stated number may be missing, and one split may lack the highest label.
         num_classes = max(num_classes, _num_classes(source), int(labels.max()) + 1)
+    base = name.partition(":")[0]
+    if base in BINARY_MD5 and are_published_examples(base, *examples):
+        arrays = _proven(arrays)
     return {**arrays, "num_classes": np.asarray(num_classes)}
 
 
@@ -181,9 +269,9 @@ def _num_classes(source: Any) -> int:
         return 0
 
 
-def _collect(source: Any, name: str) -> tuple[np.ndarray, np.ndarray]:
-    """Stack the `image` and `label` features of a random-access source."""
-    features = set(source[0]) if len(source) else set()
+def _collect(examples: list[Any], name: str) -> tuple[np.ndarray, np.ndarray]:
+    """Stack the `image` and `label` features of examples."""
+    features = set(examples[0]) if examples else set()
     rule = "must be a set of labelled images (features `image` and `label`)"
     require(
         {"image", "label"} <= features,
@@ -191,7 +279,6 @@ def _collect(source: Any, name: str) -> tuple[np.ndarray, np.ndarray]:
         rule,
         f"tfds:{name} with {sorted(features)}",
     )
-    examples = [source[index] for index in range(len(source))]
     images = [np.asarray(example["image"]) for example in examples]
     shapes = {image.shape for image in images}
     require(
@@ -250,16 +337,21 @@ def load(
             `"mnist_5k"` (5,000 real MNIST digits; 4,000 to train, 1,000 to test) and
             `"digits"` (scikit-learn's 1,797 8x8 digits) are inside this package.
             `"mnist"`, `"fashion_mnist"`, `"cifar10"` and `"cifar100"` are read where
-            `mrsa-jax data prepare NAME` has prepared them, Fashion-MNIST also where the
-            system package dataset-fashion-mnist has installed it; `"tfds:<name>"` is
-            any other labelled set that tensorflow-datasets has prepared as array_record
-            (splits `train`, `test`). `"idx"` (MNIST, Fashion-MNIST or any set in their
-            four IDX files, plain or gzipped) and `"cifar"` (the binary version of
+            `mrsa-jax data prepare NAME` has prepared them, or from torchvision's
+            folders, e.g. `MNIST/raw` and `cifar-10-batches-py` in `directory`;
+            Fashion-MNIST also where the system package dataset-fashion-mnist has
+            installed it. `"tfds:<name>"` is any other labelled set that
+            tensorflow-datasets has prepared (splits `train`, `test`), as array_record
+            or as TFRecords. `"idx"` (MNIST, Fashion-MNIST or any set in their four IDX
+            files, plain or gzipped) and `"cifar"` (the binary or the Python version of
             CIFAR-10 or CIFAR-100) are read from a folder. `"olivetti"` is the AT&T
-            faces, where scikit-learn has fetched them.
+            faces, where scikit-learn has fetched them. No name says that samples are
+            those of a published set: `recognise` compares them.
         directory: Folder of the files (required for `"idx"` and `"cifar"`), the data
-            folder of tensorflow-datasets or of scikit-learn (their own default if
-            None). The first two names take none.
+            folder of tensorflow-datasets, of torchvision or of scikit-learn (the
+            defaults of the first and last if None). If that of a set is gone, its
+            cached copy is read, with a warning that names it. The first two names take
+            none.
         seed: Orders the training samples. For `"mnist_5k"`, `"digits"` and
             `"olivetti"`, which have no test set, it also chooses one sample in five of
             each class.
@@ -268,8 +360,8 @@ def load(
         The data set, inputs in [0, 1], height x width x channels.
 
     Raises:
-        ConfigurationError: If the name is unknown, `directory` does not go with it, or
-            a file is broken.
+        ConfigurationError: If the name is unknown, `directory` does not go with it, a
+            file is broken, or several folders or cached copies would serve.
         DataNotFoundError: If the data, or the package that holds them, is not
             installed.
 
@@ -297,9 +389,16 @@ def source_files(name: str, directory: str | os.PathLike[str]) -> list[pathlib.P
     """Return the files that a set is read from in a folder, those that are there."""
     folder = pathlib.Path(directory).expanduser()
     if name == "idx":
-        return idx_files(folder)
-    if name == "cifar":
         with contextlib.suppress(MrsaError):  # an error when it is read
+            return idx_files(folder)
+        return []
+    if name in PREPARED:
+        with contextlib.suppress(MrsaError):  # an error when it is read
+            unpacked = unpacked_folder(name, folder)
+            if unpacked is not None:
+                return source_files("cifar" if "cifar" in name else "idx", unpacked)
+    if name == "cifar":
+        with contextlib.suppress(MrsaError):
             return find_cifar(folder)[2]
         return []
     prepared = prepared_folder(name.removeprefix("tfds:"), folder)
@@ -326,34 +425,95 @@ def _read_olivetti(directory: Any, key: Key[Array, ""]) -> Dataset:
 
 
 def _read_idx(directory: str | os.PathLike[str] | None, key: Key[Array, ""]) -> Dataset:
-    folder = _required(directory, "the IDX files", "idx")
-    return _from_splits(f"idx:{folder.name}", _idx_arrays(folder), key)
+    folder = idx_folder(_required(directory, "the IDX files", "idx"))
+    # torchvision keeps MNIST's files in MNIST/raw
+    named = folder.parent if folder.name == "raw" else folder
+    return _from_splits(f"idx:{named.name}", _idx_arrays(folder), key)
 
 
 def _read_cifar(
     directory: str | os.PathLike[str] | None, key: Key[Array, ""]
 ) -> Dataset:
-    kind, folder, paths = find_cifar(
-        _required(directory, "the CIFAR binary files", "cifar")
-    )
-    arrays = cached(kind.name, folder, paths, lambda: read_cifar(kind, paths))
-    return _from_splits(f"cifar:{kind.name}", arrays, key)
+    folder = _required(directory, "the CIFAR files", "cifar")
+    kind, arrays = _cifar_arrays(folder)
+    return _from_splits(f"cifar:{kind}", arrays, key)
+
+
+def _cifar_arrays(directory: pathlib.Path) -> tuple[str, Arrays]:
+    """Read CIFAR's files, and remember their digest if they are the published ones."""
+    kind, folder, paths = find_cifar(directory)
+
+    def read() -> Arrays:
+        arrays = read_cifar(kind, paths)
+        return _proven(arrays) if are_published(kind.name, paths) else arrays
+
+    arrays = cached(kind.name, folder, paths, read)
+    return kind.name, _remembered(kind.name, arrays)
+
+
+def _proven(arrays: Arrays) -> Arrays:
+    """Add the digest of samples that are known to be the published ones."""
+    return {**arrays, "digest": np.asarray(digest_of_arrays(arrays))}
+
+
+def _remembered(name: str, arrays: Arrays) -> Arrays:
+    """Remember the digest, if there is one, and return the other arrays."""
+    rest = {key: array for key, array in arrays.items() if key != "digest"}
+    if "digest" in arrays:
+        remember(name.partition(":")[0], str(arrays["digest"]))
+    return rest
 
 
 def _read_prepared(
     name: str, directory: str | os.PathLike[str] | None, key: Key[Array, ""]
 ) -> Dataset:
     """Read one of the four sets by its plain name."""
-    try:
-        arrays = read_tfds(name, directory)
-    except DataNotFoundError:
-        installed = (
-            name == "fashion_mnist" and directory is None and FASHION_DIRECTORY.is_dir()
-        )
-        if not installed or prepared_folder(name) is not None:
-            raise
-        arrays = _idx_arrays(FASHION_DIRECTORY)
+    unpacked = None if directory is None else unpacked_folder(name, directory)
+    if unpacked is not None:
+        arrays = _unpacked_arrays(name, unpacked)
+    else:
+        try:
+            arrays = read_tfds(name, directory)
+        except DataNotFoundError:
+            is_installed = name == "fashion_mnist" and FASHION_DIRECTORY.is_dir()
+            if not is_installed or directory is not None or prepared_folder(name):
+                raise
+            arrays = _unpacked_arrays(name, FASHION_DIRECTORY)
+    rule = f"must hold {name!r}, which has {PREPARED[name]} classes"
+    count = int(arrays["num_classes"])
+    require(count <= PREPARED[name], "directory", rule, f"{count} classes")
     return _from_splits(name, arrays | {"num_classes": np.asarray(PREPARED[name])}, key)
+
+
+def _unpacked_arrays(name: str, folder: pathlib.Path) -> Arrays:
+    return _cifar_arrays(folder)[1] if name.startswith("cifar") else _idx_arrays(folder)
+
+
+def unpacked_folder(
+    name: str, directory: str | os.PathLike[str]
+) -> pathlib.Path | None:
+    """Return the folder of a set's own files, in torchvision's layout, or None.
+
+    Raises:
+        ConfigurationError: If the directory holds the set twice.
+    """
+    root = pathlib.Path(directory).expanduser()
+    # of CIFAR's two versions the Python one, whose files can be recognised
+    folders = [root / sub for sub in _UNPACKED[name] if (root / sub).is_dir()][:1]
+    prepared = prepared_folder(name, directory)
+    each = [str(folder) for folder in (*folders, prepared) if folder is not None]
+    rule = f"must hold {name!r} once; it is in {' and '.join(each)}"
+    require(len(each) <= 1, "directory", rule, str(directory))
+    return folders[0] if folders else None
+
+
+_UNPACKED = {
+    "mnist": ("MNIST/raw",),
+    "fashion_mnist": ("FashionMNIST/raw",),
+    "cifar10": ("cifar-10-batches-py", "cifar-10-batches-bin"),
+    "cifar100": ("cifar-100-python", "cifar-100-binary"),
+}
+"""Folders of each set's own files, as torchvision and the archives name them."""
 
 
 def _required(

@@ -152,7 +152,8 @@ def test_the_cache_serves_alone_where_the_source_is_gone(source: _Source) -> Non
     assert cache.read_cached("toy") is None
     source.load()
     source.path.unlink()
-    found = cache.read_cached("toy")
+    with pytest.warns(RuntimeWarning, match=rf"read from {source.path.parent}$"):
+        found = cache.read_cached("toy")
     assert found is not None
     np.testing.assert_array_equal(found["values"], np.arange(200))
     assert cache.read_cached("to") is None

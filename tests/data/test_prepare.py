@@ -179,13 +179,19 @@ def test_the_whole_step_on_a_toy(
     )
     assert after.num_bytes is not None
     # cached: `load` finds it without the folder's name, and `available` says so
-    np.testing.assert_array_equal(
-        mj.data.load("cifar10").train_inputs, dataset.train_inputs
-    )
+    with pytest.warns(RuntimeWarning, match=f"read from {tmp_path}"):
+        copy = mj.data.load("cifar10")
+    np.testing.assert_array_equal(copy.train_inputs, dataset.train_inputs)
     (cached,) = (s for s in mj.data.available() if s.name == "cifar10")
     assert cached.state == "cached"
-    assert cached.where is not None
-    assert pathlib.Path(cached.where).parent == own_folders
+    assert cached.where == f"copy of {tmp_path / 'cifar10' / '1.2.0'}"
+    # a broken copy is none
+    for path in own_folders.glob("tfds-cifar10-*.npz"):
+        whole = path.read_bytes()
+        path.write_bytes(whole[:-9])
+        (broken,) = (s for s in mj.data.available() if s.name == "cifar10")
+        assert broken.state == "missing"
+        path.write_bytes(whole)
     # the second time nothing is fetched
     again = mj.data.plan_preparation("cifar10", directory=tmp_path)
     assert again.is_prepared

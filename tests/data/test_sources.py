@@ -187,11 +187,45 @@ def test_prepared_sets_are_read_once_and_outlive_their_source(
     again = mj.data.load("mnist", seed=1)
     np.testing.assert_array_equal(again.train_inputs, dataset.train_inputs)
     shutil.rmtree(tfds_folder)
-    alone = mj.data.load("mnist", seed=1)
-    np.testing.assert_array_equal(alone.train_labels, dataset.train_labels)
-    with pytest.raises(mj.DataNotFoundError, match=str(tfds_folder)):
-        # asked for by its folder, it must be there
-        mj.data.load("mnist", directory=tfds_folder)
+    source = str(tfds_folder / "mnist" / "1.2.0")
+    for directory in (None, tfds_folder, source):
+        with pytest.warns(RuntimeWarning, match=f"read from {source}"):
+            alone = mj.data.load("mnist", seed=1, directory=directory)
+        np.testing.assert_array_equal(alone.train_labels, dataset.train_labels)
+    with pytest.raises(mj.DataNotFoundError, match=str(own_folders)):
+        # the copy of another folder does not serve
+        mj.data.load("mnist", directory=own_folders)
+
+
+def test_copies_of_several_folders_are_named_and_chosen_by_folder(
+    own_folders: pathlib.Path, toy_builder: ToyBuilder
+) -> None:
+    folders = [own_folders.parent / name for name in ("first", "second", "third")]
+    for folder in folders:
+        toy_builder("mnist", folder).download_and_prepare()
+        mj.data.load("mnist", directory=folder)
+    # copies of equal samples are one choice
+    with pytest.warns(RuntimeWarning, match="the cached copy of what was read from"):
+        assert len(mj.data.load("mnist").train_labels) == 6
+    source = folders[1] / "mnist" / "1.2.0"
+    arrays = sources.read_tfds("mnist", folders[1])
+    stale = source / "dataset_info.json"
+    stale.write_text(stale.read_text() + "\n")
+    files = [path for path in source.iterdir() if path.is_file()]
+    sources.cached(
+        "tfds-mnist",
+        source,
+        files,
+        lambda: arrays | {"train_labels": arrays["train_labels"] + 1},
+    )
+    with pytest.raises(mj.ConfigurationError, match="`directory` must name") as caught:
+        mj.data.load("mnist")
+    # the third copy equals the first
+    assert str(source) in str(caught.value)
+    assert str(caught.value).count("1.2.0") == 2
+    shutil.rmtree(folders[1])
+    with pytest.warns(RuntimeWarning, match=f"read from {source}"):
+        mj.data.load("mnist", directory=source)
 
 
 def test_the_newest_version_is_taken(tmp_path: pathlib.Path) -> None:
@@ -255,9 +289,12 @@ def _check_faces(path: pathlib.Path) -> None:
     place = np.rint(dataset.train_inputs[:, 5, 7, 0] * 399).astype(int)
     np.testing.assert_array_equal(place // 10, dataset.train_labels)
     path.unlink()
-    assert len(mj.data.load("olivetti").test_labels) == 80  # the cache serves alone
+    for directory in (None, path.parent):
+        with pytest.warns(RuntimeWarning, match=f"read from {path.parent}"):
+            alone = mj.data.load("olivetti", directory=directory)
+        assert len(alone.test_labels) == 80
     with pytest.raises(mj.DataNotFoundError):
-        mj.data.load("olivetti", directory=path.parent)
+        mj.data.load("olivetti", directory=path.parent / "other")
 
 
 def test_olivetti_faces_that_a_person_has(
