@@ -272,8 +272,8 @@ def _figure_data(results: xr.Dataset, name: str) -> Any:
     elif name == "weak_privacy":
         for label in results["scheme"].values:
             bounds = weak_means(results.sel(scheme=label))
-            for side, values in zip(("at least", "at most"), bounds, strict=True):
-                columns[f"{label} mean {side}"] = values
+            for side, path in zip(("at least", "at most"), bounds, strict=True):
+                columns[f"{label} mean {side}"] = path
     elif "trial" not in results[name].dims:
         return results[name].transpose(..., "scheme").to_pandas()
     else:

@@ -60,7 +60,7 @@ def weak_values(
         return {}
     each = list(trials)
     curves = _together(each, num_rounds, wish, progress)
-    values = {}
+    values: dict[str, np.ndarray] = {}
     for place, name in enumerate(_names(wish)):
         paths = curves[:, place].astype(VARIABLES_OF_WEAK[name].dtype)
         values |= {name: paths[:, -1], f"{name}_by_round": paths}
