@@ -438,6 +438,7 @@ def privacy_rows() -> dict[str, Row]:
         ),
         "integer_weights": _not(VALUE, privacy.integer_weights, P),
         "hidden_among": _of(privacy.hidden_among, P),
+        "hidden_in_blocks": _not(VALUE, privacy.hidden_in_blocks, RATES),
         "hidden_among_mates": _not(
             VALUE, lambda p: privacy.hidden_among_mates(p, memory=0.5), P
         ),

@@ -439,6 +439,8 @@ class Advice:
             words.append(
                 f"Of the {size} clients of a block with equal weights, {bound}."
             )
+            if self.measured is not None:
+                words += self.measured.words_on_weights(size)
         words += remainder(setting, chosen)
         words += rounds_words(self.prices, chosen)
         words += instead(setting, self.options, chosen)
@@ -457,13 +459,21 @@ class Advice:
             "setting": as_json(self.setting),
             "assignment": self.setting.assignment or None,
             "demands": as_json(self.demands),
-            "measured": as_json(self.measured),
+            "measured": self._measured_content(),
             "chosen": as_json(self.chosen),
             "options": as_json(self.options),
             "policy_loss": self.policy_loss,
             "policies": as_json(self.policies),
             "prices_in_rounds": as_json(self.prices),
         }
+
+    def _measured_content(self) -> Any:
+        """Return the measurements as JSON has them, without each client's weight."""
+        content = as_json(self.measured)
+        if self.measured is not None:
+            weights = content.pop("weights")
+            content["has_weights"] = bool(weights) or self.measured.varies_in_weight
+        return content
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything as values of JSON; unknown values are None."""
