@@ -70,7 +70,7 @@ def prices_in_rounds(
         "independently, and none is lost inside a round"
     )
     require(is_covered or constants is None, "convergence", rule)
-    plain = next((one for one in options if one.scheme == "uniform"), None)
+    plain = next((option for option in options if option.scheme == "uniform"), None)
     if plain is None or plain.cohort_size is None or not plain.cardinality > 0:
         return ()
     executed = plain.cardinality / plain.cohort_size * setting.rounds

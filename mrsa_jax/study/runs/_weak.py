@@ -111,11 +111,11 @@ def _together(
     for group in groups:
         rows = np.stack([trials[trial][0] for trial in group])
         if rows.shape[1]:
-            found = privacy.weak_privacy_trajectory(
+            bounds = privacy.weak_privacy_trajectory(
                 rows, wish.method, effort=wish.effort, memory_bytes=MEMORY_BYTES
             )
-            is_certified = np.where(found.upper < 0, -1, found.certified)
-            curves = np.stack([found.lower, found.upper, is_certified], axis=1)
+            is_certified = np.where(bounds.upper < 0, -1, bounds.certified)
+            curves = np.stack([bounds.lower, bounds.upper, is_certified], axis=1)
             for trial, curve in zip(group, curves, strict=True):
                 paths[trial] = _by_round(curve, trials[trial][1], num_rounds)
         if progress is not None:
