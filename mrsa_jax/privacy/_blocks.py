@@ -30,7 +30,8 @@ def hidden_in_blocks(
     never less before.
 
     Args:
-        weights: [clients], whole numbers, rationals or floats; only ratios within a block matter.
+        weights: [clients], whole numbers, rationals or floats; only ratios within a
+            block matter.
         blocks: The block of each client, integers [clients]; None for one block of all
             clients.
 
