@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from mrsa_jax._core import flags
+from mrsa_jax.study.settings._tables import check_unset
 from mrsa_watch._base.errors import require
 from mrsa_watch._base.html import Shown
 
@@ -128,7 +129,10 @@ class TrainingConfig(Shown):
     batch_size: flags.Whole = 10
     """Samples in a client's minibatch."""
     num_epochs: flags.Whole = 1
-    """Local epochs per round, E."""
+    """Local epochs per round, E; must not be set with --local-steps."""
+    local_steps: Annotated[flags.Count, flags.Within(1, 2**31 - 1)] = None
+    """Local steps per round, E as in the first paper, instead of whole epochs: each is
+    over a minibatch drawn from the client's samples. Default: whole epochs."""
     precision: PrecisionName = "float32"
     """bfloat16 computes the clients' layers in half precision, tf32 their matrix
     products with NVIDIA's tensor cores; the weights stay float32."""
@@ -161,7 +165,7 @@ class ResourceConfig(Shown):
 
 
 def validate_training(training: TrainingConfig) -> None:
-    """Check that the rounds after which the learning rate decays ascend.
+    """Check the rounds of the decay, and that epochs or steps are set but not both.
 
     Raises:
         ConfigurationError: Naming the first argument that breaks a rule.
@@ -176,3 +180,27 @@ def validate_training(training: TrainingConfig) -> None:
     rounds = training.decay_rounds
     ascending = all(a < b for a, b in itertools.pairwise(rounds))
     require(ascending, "decay_rounds", "must ascend", rounds)
+    local_length(training)
+
+
+def local_length(training: Any) -> dict[str, int]:
+    """Return the argument of `federated.local_sgd` for the length of a local training.
+
+    Args:
+        training: Settings with `num_epochs`, and `local_steps` where they offer it.
+
+    Raises:
+        ConfigurationError: If both are set.
+
+    Examples:
+        >>> local_length(TrainingConfig(local_steps=3))
+        {'num_steps': 3}
+        >>> local_length(TrainingConfig(local_steps=3, num_epochs=2))
+        Traceback (most recent call last):
+        ...
+        mrsa_jax.ConfigurationError: `num_epochs` must not be set with local_steps; got 2
+    """
+    if training.local_steps is None:
+        return {"num_epochs": training.num_epochs}
+    check_unset(training, "must not be set with local_steps", "num_epochs")
+    return {"num_steps": training.local_steps}
