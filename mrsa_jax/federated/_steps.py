@@ -51,8 +51,8 @@ def trained_locally(
     A loss that is NaN makes the update so.
 
     Args:
-        trainer: Has `model`, `batch_size`, `num_epochs`, `num_steps`, `compute_dtype` and
-            `loss`.
+        trainer: Has `model`, `batch_size`, `num_epochs`, `num_steps`, `compute_dtype`
+            and `loss`.
         key: Shuffles the samples, anew in each epoch.
         parameters: f32 [d], where training starts.
         samples: The pool's inputs and labels, the client's indices, and how many are
