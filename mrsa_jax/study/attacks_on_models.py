@@ -100,6 +100,9 @@ def _check_gradients(config: GradientsConfig) -> None:
     ]
     rule = "must not be set if the images are from elsewhere"
     require(len(sources) <= 1, sources[0] if sources else "photo", rule, *sources)
+    has_source = config.directory is None or config.dataset is not None
+    rule = "must not be set without --dataset"
+    require(has_source, "directory", rule, str(config.directory))
     if config.folder is not None:
         rule = f"must be a folder with pictures ({', '.join(_PICTURES)})"
         require(bool(pictures(config.folder)), "folder", rule, str(config.folder))

@@ -93,6 +93,7 @@ def test_a_folder_without_files_is_refused(
         ("membership --local-steps 2 --num-epochs 3", "`num_epochs` must not be set"),
         ("model-inversion --local-steps 0", "`local_steps` must be at least 1"),
         ("least-squares --decay-rounds 8 4", "`decay_rounds` must ascend"),
+        ("gradients --directory .", "`directory` must not be set without --dataset"),
     ],
 )
 def test_misuse_of_local_training(
