@@ -12,7 +12,7 @@ import typing
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from mrsa_jax._core.registry import own_row
+from mrsa_jax._core.registry import load_installed, own_row
 from mrsa_jax.selection import Fairness, Scheme
 from mrsa_jax.study import attacks_on_models, attacks_on_sums
 from mrsa_jax.study._attack_rows import AttackRow, AttackSettings
@@ -227,6 +227,11 @@ def attacks() -> dict[str, AttackRow]:
     """Return the rows of all attacks, a user's own last, by name."""
     rows = (kind.attack for kind in KINDS.values())
     return {row.name: row for row in rows if row is not None}
+
+
+def load_attack(name: str) -> None:
+    """Import the installed package that offers an attack, if its name is not known."""
+    load_installed("attack", name, attacks)
 
 
 def attack_of(config: AttackSettings) -> AttackRow:

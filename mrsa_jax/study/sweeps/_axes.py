@@ -20,7 +20,7 @@ import typing
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from mrsa_jax.study.kinds import KINDS, Kind
+from mrsa_jax.study.kinds import KINDS, Kind, load_attack
 from mrsa_jax.study.settings._config import studied
 from mrsa_jax.study.settings._load import (
     check_types,
@@ -294,6 +294,8 @@ def sweep_of(content: Mapping[str, Any]) -> Sweep:
     """
     rest = copy.deepcopy(dict(content))  # fields are taken out as they are read
     name = rest.pop("command", "simulate")
+    if isinstance(name, str) and name.startswith("attack "):
+        load_attack(name.removeprefix("attack "))
     # only commands with points can be swept
     kinds = {one.name: one for one in KINDS.values() if one.points}
     kind = kinds[check_known(name, "command", kinds, "one that can be swept")]
