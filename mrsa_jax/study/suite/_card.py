@@ -27,6 +27,8 @@ FORMAT = "mrsa-jax suite card 1"
 CONFIDENCE = 0.95
 """Of the intervals over the seeds."""
 _MOST_BYTES = 2**24
+_MOST_LETTERS = 200
+_LARGEST = 2**53
 Card = dict[str, Any]
 
 
@@ -200,7 +202,11 @@ def check_form(card: Any) -> None:
     names = [*texts, "code", "confidence", "scenarios"]
     _check_names(card, names, "card")
     for name in texts:
-        _check(isinstance(card[name], str), name, "must be text", card[name])
+        text = card[name]
+        is_text = isinstance(text, str) and text.isprintable()
+        is_text = is_text and len(text) <= _MOST_LETTERS and "|" not in text
+        rule = f"must be printable text of at most {_MOST_LETTERS} letters"
+        _check(is_text, name, rule, text)
     _check(card["format"] == FORMAT, "format", f"must be {FORMAT!r}", card["format"])
     version = load_version(card["suite"])
     code = card["code"]
@@ -214,6 +220,10 @@ def check_form(card: Any) -> None:
         entry, where = card["scenarios"][name], f"scenarios.{name}"
         if isinstance(entry, dict) and "problem" in entry:
             _check_names(entry, ["problem"], where)
+            problem = entry["problem"]
+            _check(
+                isinstance(problem, str), f"{where}.problem", "must be text", problem
+            )
             continue
         _check_names(entry, ["scheme", "seeds", "histories", "figures"], where)
         seeds = entry["seeds"]
@@ -248,7 +258,11 @@ def _check_entry(entry: Any, where: str, count: int, is_whole: bool) -> None:
 
 
 def _is_kind(value: Any, kinds: tuple[type, ...]) -> bool:
-    return value is None or (isinstance(value, kinds) and not isinstance(value, bool))
+    if value is None:
+        return True
+    is_number = isinstance(value, kinds) and not isinstance(value, bool)
+    # others overflow in sums and comparisons, and no figure is as large
+    return is_number and -_LARGEST <= value <= _LARGEST
 
 
 def _check_names(table: Any, names: Sequence[str], where: str) -> None:

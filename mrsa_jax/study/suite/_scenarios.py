@@ -10,6 +10,7 @@ import functools
 import hashlib
 import json
 import pathlib
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -22,6 +23,7 @@ from mrsa_watch._base.errors import check_known, require
 VERSIONS = ("v1",)
 """Versions of the suite, the newest last."""
 SERVERS = ("", "free", "enforced")
+_PLACE = re.compile(r"\{(\w+)\}")
 register_others()
 
 
@@ -81,12 +83,10 @@ class Scenario:
         Raises:
             ConfigurationError: If it has another place in braces.
         """
-        try:
-            return scheme.format_map(self.places)
-        except (KeyError, ValueError, IndexError, AttributeError):
-            rule = f"must have no places but {{{'}, {'.join(self.places)}}}"
-            require(False, "scheme", rule, scheme)
-            raise
+        written = _PLACE.sub(lambda place: self.places.get(place[1], place[0]), scheme)
+        rule = f"must have no places but {{{'}, {'.join(self.places)}}}"
+        require(not {"{", "}"} & {*written}, "scheme", rule, scheme)
+        return written
 
 
 @dataclasses.dataclass(frozen=True)

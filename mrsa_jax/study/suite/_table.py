@@ -47,8 +47,8 @@ verify and compare cards.
 
 *{caption}*
 
-Each value is the mean over the seeds of a scenario. Where the seeds differ, half of its
-95 % interval by Student's t follows. Strong T, exposed clients, C, F and skipped rounds are
+Each value is the mean over the seeds of a scenario. Where the seeds differ, half of
+its 95 % interval by Student's t follows. Strong T, exposed clients, C, F and skipped rounds are
 exact. Weak T is a pair of certified bounds. The size that the worst client is hidden
 among, the bound on the AUC, and epsilon are certified. The AUC of the attribute attack
 is estimated. A dash means that the scheme has no such value. The scheme that hides its
@@ -110,9 +110,9 @@ def _sentences(about: str) -> str:
 
 
 def _table(cards: Sequence[Card], scenario: str) -> str:
-    """Return the table of a scenario, the scheme that hides the worst client best first.
+    """Return the table of a scenario, the best hidden worst client first.
 
-    Of equal ones, that of the larger rounds comes first.
+    Of schemes that hide it equally well, that with more clients per round is first.
     """
     ranked = sorted(cards, key=lambda card: _rank(card, scenario))
     rows = [[card["label"], *_cells(card["scenarios"][scenario])] for card in ranked]

@@ -137,6 +137,14 @@ MALFORMED = [
     ((*FIGURES, "values", 2), 2.5, r"strong_privacy\.values\[2\]"),
     ((*FIGURES, "values", 2), True, r"strong_privacy\.values\[2\]"),
     ((*FIGURES, "low"), "1", r"strong_privacy\.low"),
+    ((*FIGURES, "low"), float("inf"), r"strong_privacy\.low"),
+    ((*FIGURES, "value"), 10**400, r"strong_privacy\.value"),
+    ((*FIGURES, "values", 0), -(10**400), r"strong_privacy\.values\[0\]"),
+    (("scheme",), "minimum_separation:1:" * 999 + "uniform", "scheme"),
+    (("scheme",), "uniform{privacy_target:>999999999}", "scheme"),
+    (("scheme",), "uniform{privacy_target.__class__}", "scheme"),
+    (("label",), "\x1b[2J", "label"),
+    (("scenarios", "markov"), {"problem": []}, r"markov\.problem"),
 ]
 
 
