@@ -86,7 +86,8 @@ html_math_renderer = "mathml"
 html_static_path = ["_site/static"]
 html_favicon = "_site/static/icon.svg"
 html_css_files = ["site.css"]
-html_js_files = ["search.js"]  # excerpts only where a browser may fetch them
+# excerpts only where a browser may fetch them
+html_js_files = ["search.js", "sortable.js"]
 html_title = f"mrsa_jax {release}"
 html_copy_source = False
 html_show_sourcelink = False

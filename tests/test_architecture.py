@@ -64,6 +64,7 @@ ROOMS = {
         "attack",
         "advice",
         "sweeps",
+        "suite",
     ),
     "live": ("", "fedjax", "flower", "nvflare", "pfl"),
     "mrsa_watch": ("_base", "logs", "", "flower"),

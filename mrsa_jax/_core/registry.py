@@ -5,7 +5,8 @@ and a user's own row is like the package's. Nothing here imports JAX.
 
 A user's files and modules run with the rights of who names them. Only a caller names
 them (`--plugin` on the command line), never a file of settings: a study that was sent
-by somebody else is data.
+by somebody else is data. An installed package may offer members by entry points: its
+module is imported when a name is not known otherwise.
 """
 
 from __future__ import annotations
@@ -97,6 +98,47 @@ def load_plugins(names: Iterable[str]) -> None:
         _LOADED[key] = {} if source is None else module_sources(module, source)
 
 
+ENTRY_POINTS = {
+    "scheme": "mrsa_jax.selectors",
+    "graph": "mrsa_jax.graphs",
+    "availability": "mrsa_jax.availability",
+    "attack": "mrsa_jax.attacks",
+}
+"""Groups of entry points in which installed packages offer members, by setting."""
+
+
+def load_installed(
+    argument: str, name: str, names: Callable[[], Collection[str]]
+) -> None:
+    """Import the module of an installed package that registers an unknown name.
+
+    The package has an entry point of this name, whose value is the module. A known name
+    imports nothing, nor does a name that no package offers.
+
+    Args:
+        argument: The setting that names a member, a key of `ENTRY_POINTS`.
+        name: As it is registered.
+        names: Returns the names of the family.
+
+    Raises:
+        ConfigurationError: If two packages offer the name with different modules, or
+            the module cannot be imported or does not register it.
+    """
+    if name in names() or argument not in ENTRY_POINTS:
+        return
+    from importlib import metadata  # it looks through all installed packages
+
+    points = metadata.entry_points(group=ENTRY_POINTS[argument], name=name)
+    modules = sorted({point.value for point in points})
+    if not modules:
+        return
+    rule = "must be offered by the entry point of one installed package"
+    require(len(modules) == 1, argument, f"{rule}: {name}", modules)
+    load_plugins(modules)
+    rule = f"must be registered by {modules[0]}, which its entry point names"
+    require(name in names(), argument, rule, name)
+
+
 def _run_file(module_name: str, path: pathlib.Path) -> None:
     """Run a file's current text, with its neighbours as they are now."""
     before = _LOADED.get(str(path), {})
@@ -173,6 +215,7 @@ def read_member(
         ConfigurationError: For an unknown name (naming the nearest), or bad parameters.
     """
     name, *rest = str(text).split(":")
+    load_installed(argument, name, rows.keys)
     if name not in rows:
         hint = _hint(str(text), rows)
         raise ConfigurationError(

@@ -32,6 +32,7 @@ from mrsa_jax.cli._report import ReportConfig, run_report
 from mrsa_jax.cli._run import INTERRUPTED, union_of
 from mrsa_jax.cli._secagg import run_secagg
 from mrsa_jax.cli._study import run_study
+from mrsa_jax.cli._suite import SuiteCommand, run_suite_command
 from mrsa_jax.cli._sweep import SweepCommand, run_sweep_command
 from mrsa_jax.cli.console import (
     INTERRUPTS,
@@ -93,6 +94,7 @@ _COMMANDS: dict[str, _Command] = {
     "train": _Command(KINDS["train"].config, run_study, few=f"{_LEARN} scheme resume"),
     "attack": _Command(AttackCommand, run_attack, defaults),
     "sweep": _Command(SweepCommand, run_sweep_command),
+    "suite": _Command(SuiteCommand, run_suite_command),
     "reproduce": _Command(
         _Reproduce, lambda config: from_papers(_OF_PAPERS)[1](config)
     ),

@@ -14,7 +14,7 @@ from mrsa_jax.cli._run import INTERRUPTED, run_kind, union_of
 from mrsa_jax.cli.console import output_console, print_sentences
 from mrsa_jax.cli.tables import print_table
 from mrsa_jax.study import load_config
-from mrsa_jax.study.kinds import attacks
+from mrsa_jax.study.kinds import attacks, load_attack
 from mrsa_watch._base.errors import ConfigurationError, check_known
 
 _MOST_ROWS = 48  # of the detailed table that are printed
@@ -46,7 +46,9 @@ def defaults(path: pathlib.Path | None, words: list[str]) -> AttackCommand:
     Raises:
         ConfigurationError: If they name no attack and do not ask for help.
     """
-    name, rows = words[0] if words else "", attacks()
+    name = words[0] if words else ""
+    load_attack(name)
+    rows = attacks()
     # `--help` needs no name, but a file's settings must be those of one attack
     if name not in rows and (not name.startswith("-") or path is not None):
         if not words or name.startswith("-"):

@@ -17,6 +17,7 @@ from mrsa_jax._core.registry import (
     Reader,
     built_by,
     label_of_words,
+    load_installed,
     made,
     no_parameters,
     own_row,
@@ -197,6 +198,7 @@ class Scheme:
             'uniform'
         """
         name, *rest = text.split(":")
+        load_installed("scheme", name, ROWS.keys)
         for place, field in enumerate(ROWS[name].fields if name in ROWS else ()):
             value = values.get(field)
             if value is None:

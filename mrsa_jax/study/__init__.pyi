@@ -1,4 +1,8 @@
-from . import attacks_on_models as attacks_on_models, attacks_on_sums as attacks_on_sums
+from . import (
+    attacks_on_models as attacks_on_models,
+    attacks_on_sums as attacks_on_sums,
+    suite as suite,
+)
 from ._attack_rows import SumsOfRounds as SumsOfRounds
 from ._cite import cite as cite
 from ._progress import Progress as Progress

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from mrsa_jax._core.papers import from_papers
-from mrsa_jax._core.registry import own_row
+from mrsa_jax._core.registry import load_installed, own_row
 from mrsa_jax.selection import Fairness, Scheme
 from mrsa_jax.study import attacks_on_models, attacks_on_sums
 from mrsa_jax.study._attack_rows import AttackRow, AttackSettings
@@ -242,6 +242,8 @@ def swept_kind(name: str) -> Kind:
     if command == "reproduce" and item:
         kind: Kind = from_papers("mrsa_jax.commands")[2](item)
         return kind
+    if command == "attack":
+        load_attack(item)
     kinds = {kind.name: kind for kind in KINDS.values() if kind.points}
     return kinds[check_known(name, "command", kinds, "one that can be swept")]
 
@@ -250,6 +252,11 @@ def attacks() -> dict[str, AttackRow]:
     """Return the rows of all attacks, a user's own last, by name."""
     rows = (kind.attack for kind in KINDS.values())
     return {row.name: row for row in rows if row is not None}
+
+
+def load_attack(name: str) -> None:
+    """Import the installed package that offers an attack, if its name is not known."""
+    load_installed("attack", name, attacks)
 
 
 def attack_of(config: AttackSettings) -> AttackRow:
