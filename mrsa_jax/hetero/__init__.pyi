@@ -18,6 +18,7 @@ from ._privacy import (
     privacy_report as privacy_report,
     scheme_privacy_level as scheme_privacy_level,
 )
+from ._rates import round_rates as round_rates
 from ._segments import (
     blocks_of as blocks_of,
     format_matrix as format_matrix,

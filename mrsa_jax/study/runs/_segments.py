@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -184,7 +184,7 @@ class SegmentStudy:
         matrix = np.asarray(layout.matrix)
         # cached: most rounds have the groups and counts of an earlier one
         level_of = functools.cache(
-            lambda groups: hetero.privacy_level(_matrix_of(matrix, groups))
+            lambda groups: hetero.privacy_level(matrix, groups=groups)
         )
         tolerated_of = functools.cache(
             lambda counts: tolerated_by_rule(self.config, matrix, counts)
@@ -229,20 +229,6 @@ class SegmentStudy:
         limit = max(asked // 2 + 1, 2) if self.threshold is None else self.threshold
         refuses = shared < limit <= advertised
         return np.zeros_like(rows[3]) if refuses else rows[3]
-
-
-def _matrix_of(matrix: np.ndarray, groups: Sequence[int]) -> np.ndarray:
-    """Return the matrix of some groups: the others are in no sum of the round."""
-    place = {group: number for number, group in enumerate(groups)}
-    rows = hetero.blocks_of(matrix)
-    labels = np.full((len(rows), len(place)), -1, np.int32)  # each by itself
-    for row, blocks in zip(labels, rows, strict=True):
-        for block in blocks:
-            members = [place[group] for group in block if group in place]
-            if len(members) > 1:
-                # a block is named by its first group, as labels of a matrix are
-                row[members] = members[0]
-    return labels
 
 
 def tolerated_by_rule(
