@@ -163,7 +163,7 @@ def round_rates(
         ConfigurationError: If an argument is out of range or of the wrong kind.
 
     Cost: blocks x n operations per round, all rounds of a chunk at once; and one search
-    for each different set of groups that occurs.
+    for each different set of groups that occurs. Memory: 16 bytes per round and group.
 
     Examples:
         >>> import mrsa_jax as mj
