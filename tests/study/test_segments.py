@@ -402,3 +402,47 @@ def test_a_demo_with_segments_attacks_them(
     assert partition["exposed_clients"] == 0
     assert partition["strong_privacy"] == 6
     assert partition["reconstruction_error"] > 0.05
+
+
+@pytest.mark.long
+def test_points_of_a_sweep_have_what_a_training_reports(tmp_path: pathlib.Path) -> None:
+    study = tmp_path / "study.toml"
+    study.write_text(
+        'command = "train"\nrounds = 4\nscheme = "uniform"\n'
+        "[population]\nnum_clients = 20\ncohort_size = 15\ndropout_rates = [0.1]\n"
+        '[data]\ndataset = "digits"\n'
+        '[training]\nmodel = "logistic"\nevaluate_every = 4\n'
+        "[protocol]\nstep_dropout_rate = 0.05\n"
+        '[hetero]\ngroup_levels = [2, 4, 8]\ncombine = "median"\n'
+        "group_sizes = [3, 6, 6]\nsubgroups = [1, 2, 2]\n"
+        '[grid]\nhetero.segments = ["sc", "mc"]\n'
+    )
+    points = mj.study.sweep(str(study), out=str(tmp_path / "out"))
+    for name in ("sc", "mc"):
+        config = TrainConfig(
+            rounds=4,
+            scheme="uniform",
+            population=PopulationConfig(20, 15, dropout_rates=(0.1,)),
+            data=mj.study.DataConfig("digits"),
+            training=mj.study.TrainingConfig("logistic", evaluate_every=4),
+            protocol=ProtocolConfig(step_dropout_rate=0.05),
+            hetero=SegmentConfig(
+                name,
+                (2, 4, 8),
+                subgroups=(1, 2, 2),
+                combine="median",
+                group_sizes=(3, 6, 6),
+            ),
+        )
+        one = mj.study.run(config).isel(scheme=0)
+        for variable in (
+            "privacy_level",
+            "privacy_level_most",
+            "tolerated_byzantine",
+            "tolerated_byzantine_most",
+            "round_seconds",
+            "slowest_group",
+            "expansion",
+        ):
+            swept = float(points[variable].sel(segments=name))
+            assert swept == float(one[variable]), (name, variable)
