@@ -28,5 +28,6 @@ from ._segments import (
 from ._theory import (
     quantization_error as quantization_error,
     quantization_error_bound as quantization_error_bound,
+    scheme_error_bound as scheme_error_bound,
 )
 from ._tolerance import tolerated_byzantine as tolerated_byzantine
