@@ -1,4 +1,7 @@
-"""HeteroSAg's rounds against their pads alone, and its aggregator without pads."""
+"""HeteroSAg's rounds against their pads alone, and without pads.
+
+Without pads they are compared with a homogeneous aggregator and with lines of NumPy.
+"""
 
 from __future__ import annotations
 
@@ -110,4 +113,41 @@ def average(dim: int) -> Measurement:
         lambda: ours.aggregate(jax.random.key(0), states[0], *arguments)[0].update,
         lambda: ring.aggregate(jax.random.key(0), states[1], *arguments)[0].update,
         work=1,
+    )
+
+
+def plain_round(clients: int, groups: int, dim: int) -> Measurement:
+    """Compare a round without pads with the lines of NumPy that it replaces.
+
+    Both round each value at random, add the codes of each block up and decode. The
+    floor of ours is the word of Threefry-2x32 for each value.
+    """
+    layout = _layout_of(clients, groups, dim)
+    updates = _chunk(layout, 0, dim)
+    rng = np.random.default_rng(0)
+
+    def script() -> np.ndarray:
+        mean = np.zeros(dim, np.float32)
+        for block in layout.blocks:
+            values = updates[list(block.members), block.start : block.stop]
+            step = np.float32(2 / (block.num_levels - 1))
+            scaled = (np.clip(values, -1, 1) + 1) / step
+            floor = np.floor(scaled)
+            codes = floor + (rng.random(scaled.shape, np.float32) < scaled - floor)
+            total = step * codes.sum(axis=0) - len(block.members)
+            mean[block.start : block.stop] += total / clients
+        return mean
+
+    def check(ours: np.ndarray, theirs: np.ndarray) -> None:
+        # both scatter about the mean by the error of rounding
+        bound = hetero.quantization_error(updates, layout, (-1.0, 1.0))
+        for mean in (ours, theirs):
+            error = float(((mean - updates.mean(axis=0)) ** 2).sum())
+            np.testing.assert_allclose(error, bound, rtol=0.2)
+
+    return compare(
+        lambda: hetero.aggregate(0, updates, layout, (-1.0, 1.0)).update,
+        script,
+        work=clients * dim,
+        check=check,
     )

@@ -28,6 +28,7 @@ from mrsa_jax.hetero._coding import (
     ValueRange,
     check_parts,
     check_updates,
+    checked_updates,
     range_bounds,
     range_quantizer,
 )
@@ -174,7 +175,9 @@ def aggregate(
     key = round_key(as_key(seed), jnp.uint32(index), Stream.QUANTIZATION)
     cast = cast_of(layout, key, slots, on_device(alive[3]), bounds, byzantine)
     if not callable(updates):
-        updates = check_updates(updates, (count, layout.dim))
+        updates = checked_updates(updates, (count, layout.dim))
+        if isinstance(updates, jax.Array):
+            updates = updates.astype(jnp.float32)
     job = _Job(layout, updates, combine, cast, progress)
     if fidelity == "real":
         return _real(job, graph, alive, limits, index)
@@ -207,7 +210,7 @@ class _Job:
     """A round whose spans of segments are worked off one after another."""
 
     layout: SegmentLayout
-    updates: Any  # an array, or a function of (start, stop)
+    updates: Any  # an array of the host or a device, or a function of (start, stop)
     combine: RobustRule | None
     cast: Cast
     progress: Callable[[int, int], None] | None
@@ -223,6 +226,11 @@ class _Job:
         start = span.start
         if callable(values):
             values = self._read(span)
+            start = 0
+        elif isinstance(values, np.ndarray):
+            # a copy that no one else has, so that the device may share its memory
+            stop = start + span.width * len(span.rows.segment)
+            values = jax.device_put(np.array(values[:, start:stop], np.float32))
             start = 0
         result, counted = program(
             values, start, span.rows, self.cast, *more, width=span.width

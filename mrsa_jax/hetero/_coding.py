@@ -231,12 +231,19 @@ def range_bounds(quantizer: StochasticQuantizer) -> Float32[Array, " 2"]:
 def check_updates(
     updates: Any, shape: tuple[int, int], rule: str = "must have the shape"
 ) -> Float32[Array, "participants dim"]:
-    """Return updates as float32 of a shape, or raise."""
+    """Return updates as float32 of a shape on the device, or raise."""
+    return on_device(checked_updates(updates, shape, rule), jnp.float32)
+
+
+def checked_updates(
+    updates: Any, shape: tuple[int, int], rule: str = "must have the shape"
+) -> Any:
+    """Return updates of a shape where they are, on the host or a device, or raise."""
     values = updates if isinstance(updates, jax.Array) else np.asarray(updates)
     is_floating = bool(jnp.issubdtype(values.dtype, jnp.floating))
     require(is_floating, "updates", "must be floating point", values.dtype)
     require(values.shape == shape, "updates", f"{rule} {shape}", values.shape)
-    return on_device(values, jnp.float32)
+    return values
 
 
 def client_ids(members: Any, layout: SegmentLayout) -> Int32[Array, " participants"]:

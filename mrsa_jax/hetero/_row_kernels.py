@@ -23,6 +23,7 @@ from jaxtyping import Array, Bool, Float32, Int32, Key, UInt32
 
 from mrsa_jax._core.arrays import on_device
 from mrsa_jax._core.batches import at_once, map_tiles
+from mrsa_jax._core.device import is_bound_by_memory
 from mrsa_jax._core.pytrees import pytree
 from mrsa_jax._core.streams import Stream, fold_over, joined_words
 from mrsa_jax.hetero._layout import SegmentLayout, SegmentRows
@@ -42,6 +43,7 @@ from mrsa_watch._base.errors import require, require_methods
 # Coordinates of a segment whose rounding one key draws: part of what a seed means.
 _DRAWS_OF_A_KEY = 65_536
 _FEW = 24
+_WIDE = 1024  # coordinates that are worth a step of a loop
 _Totals = UInt32[Array, "blocks w"]
 _Counts = Int32[Array, " blocks"]
 _Bounds = Float32[Array, " 2"]
@@ -78,8 +80,7 @@ def encode_row(
     lower, upper = bounds
     top = (levels - jnp.int32(1)).astype(jnp.float32)[:, None]
     step = (upper - lower) / top
-    is_inside = (values >= lower) & (values <= upper)
-    outside = jnp.sum(~is_inside, axis=1, dtype=jnp.int32)
+    outside = _count_outside(values, bounds)
     # infinite or NaN where any value is
     is_finite = jnp.isfinite(jnp.max(jnp.abs(values), axis=1))
     clipped = jnp.clip(jnp.where(jnp.isnan(values), lower, values), lower, upper)
@@ -96,6 +97,26 @@ def encode_row(
     return codes, outside, ~is_finite
 
 
+def _count_outside(values: Float32[Array, "n w"], bounds: _Bounds) -> Array:
+    """Count each client's values outside of the range, NaN included."""
+
+    def count(rows: Array) -> Array:
+        is_inside = (rows >= bounds[0]) & (rows <= bounds[1])
+        return jnp.sum(~is_inside, axis=1, dtype=jnp.int32)
+
+    clients, width = values.shape
+    if is_bound_by_memory() or width < _WIDE:
+        return count(values)
+
+    # XLA counts the rows of a matrix on a CPU four times as slowly as one by one.
+    def one(client: Array, counts: Array) -> Array:
+        row = lax.dynamic_slice(values, (client, jnp.int32(0)), (1, width))
+        return lax.dynamic_update_slice(counts, count(row), (client,))
+
+    start = jnp.zeros(clients, jnp.int32)
+    return lax.fori_loop(jnp.int32(0), jnp.int32(clients), one, start)
+
+
 def plain_row(
     codes: UInt32[Array, "n w"],
     slots: Int32[Array, "blocks members"],
@@ -109,13 +130,16 @@ def plain_row(
     `is_below`: codes alone are added, whose sums are below R, or wrap where R is 2^32.
     """
     here = seated(summed, slots) & (counts > 0)[:, None]
-    values = jnp.where(here[:, :, None], _of_slots(codes, slots), jnp.uint32(0))
+    add = _added_at_once if is_bound_by_memory() else _added_in_turn
     # Codes without noise or attack add up to at most R - 1: nothing to reduce.
     if is_below:
-        return _sum_of_few(values)
+        return add(codes, slots, here, (lambda code: code,))[0]
     # halves of 16 bits do not overflow for fewer than 2^16 members
-    low = _sum_of_few(values & jnp.uint32(0xFFFF))
-    high = _sum_of_few(values >> jnp.uint32(16))
+    halves = (
+        lambda code: code & jnp.uint32(0xFFFF),
+        lambda code: code >> jnp.uint32(16),
+    )
+    low, high = add(codes, slots, here, halves)
     modulus = jnp.maximum(moduli, jnp.uint32(1))[:, None]
     # high * 2^16 modulo R by 16 doublings, as uint32 cannot hold the product.
     shifted = high % modulus
@@ -140,6 +164,50 @@ def seated(
 def _of_slots(values: Array, slots: Array) -> Array:
     """Read the values of slots, of padding those of the last client."""
     return values[jnp.minimum(slots, jnp.int32(values.shape[0] - 1))]
+
+
+def _added_in_turn(
+    codes: UInt32[Array, "n w"],
+    slots: Int32[Array, "blocks members"],
+    here: Bool[Array, "blocks members"],
+    parts: tuple[Callable[[Array], Array], ...],
+) -> list[UInt32[Array, "blocks w"]]:
+    """Add each part of the codes up over members, client by client.
+
+    A CPU reads each code once and keeps the sums of a segment in its cache: a fifth of
+    the time of `_added_at_once`.
+    """
+    count, width = codes.shape
+    blocks = slots.shape[0]
+    numbers = jnp.arange(blocks, dtype=jnp.int32)[:, None]
+    # of padding the slot is `count`, which is dropped
+    block_of = jnp.zeros(count, jnp.int32).at[slots].set(numbers, mode="drop")
+    is_here = jnp.zeros(count, jnp.bool_).at[slots].set(here, mode="drop")
+
+    def add(client: Array, sums: list[Array]) -> list[Array]:
+        block = block_of[client], jnp.int32(0)
+        row = lax.dynamic_slice(codes, (client, jnp.int32(0)), (1, width))
+        row = jnp.where(is_here[client], row, jnp.uint32(0))
+        return [
+            lax.dynamic_update_slice(
+                total, lax.dynamic_slice(total, block, (1, width)) + part(row), block
+            )
+            for total, part in zip(sums, parts, strict=True)
+        ]
+
+    start = [jnp.zeros((blocks, width), jnp.uint32) for _ in parts]
+    return lax.fori_loop(jnp.int32(0), jnp.int32(count), add, start)
+
+
+def _added_at_once(
+    codes: UInt32[Array, "n w"],
+    slots: Int32[Array, "blocks members"],
+    here: Bool[Array, "blocks members"],
+    parts: tuple[Callable[[Array], Array], ...],
+) -> list[UInt32[Array, "blocks w"]]:
+    """Do the same in steps that XLA fuses with the codes' computation."""
+    values = jnp.where(here[:, :, None], _of_slots(codes, slots), jnp.uint32(0))
+    return [_sum_of_few(part(values)) for part in parts]
 
 
 def _sum_of_few(values: UInt32[Array, "blocks members w"]) -> UInt32[Array, "blocks w"]:
