@@ -31,6 +31,10 @@ from ._rounds import (
     learnt_sums as learnt_sums,
     rollout_rounds as rollout_rounds,
 )
+from ._shares import (
+    ExpectedGap as ExpectedGap,
+    expected_fairness_gap as expected_fairness_gap,
+)
 from ._within import (
     blocks_within as blocks_within,
     minimum_separation as minimum_separation,

@@ -1,0 +1,176 @@
+"""The gap of expected shares: enumeration in fractions, a limit by hand, and noise."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from mrsa_jax import ConfigurationError, availability, selection
+from mrsa_jax.selection import _shares, expected_fairness_gap
+
+PAPER = (0.1, 0.2, 0.3, 0.4, 0.5)
+
+
+def enumerated_gap(
+    offline: Sequence[Fraction], cohort_size: int, block_size: int
+) -> Fraction:
+    """Add up each client's chance over every set of clients online."""
+    n, chosen = len(offline), cohort_size // block_size
+    shares = [Fraction(0)] * n
+    for online in itertools.product((False, True), repeat=n):
+        chance = math.prod(
+            1 - rate if is_on else rate
+            for rate, is_on in zip(offline, online, strict=True)
+        )
+        whole = [
+            block
+            for block in range(n // block_size)
+            if all(online[block * block_size : (block + 1) * block_size])
+        ]
+        for block in whole if len(whole) >= chosen else ():
+            for member in range(block * block_size, (block + 1) * block_size):
+                shares[member] += chance * Fraction(chosen, len(whole))
+    return max(shares) - min(shares)
+
+
+@pytest.mark.parametrize(
+    ("n", "k", "t"), [(5, 2, 1), (6, 1, 1), (6, 6, 1), (8, 4, 2), (9, 3, 3), (2, 1, 1)]
+)
+def test_exact_values_equal_enumeration_in_fractions(n: int, k: int, t: int) -> None:
+    draw = np.random.default_rng([n, k, t])
+    offline = [Fraction(int(part), 16) for part in draw.integers(0, 17, n)]
+    online = availability.independent(np.array(offline, np.float64))
+    schemes = [selection.batch_partitioning(n, k, t, "uniform")]
+    schemes += [selection.uniform(n, k)] if t == 1 else []
+    for scheme in schemes:
+        gap = expected_fairness_gap(scheme, online)
+        assert gap.is_exact
+        assert gap.lower == gap.upper == gap.value
+        assert gap.standard_error == 0
+        expected = float(enumerated_gap(offline, k, t))
+        assert gap.value == pytest.approx(expected, rel=1e-6, abs=1e-9)
+
+
+@pytest.mark.parametrize("how", ["shuffled", "cyclic", "sorted"])
+def test_random_selection_at_the_papers_sizes(how: str) -> None:
+    rates = availability.assign_rates(3, PAPER, 120, how)  # type: ignore[arg-type]
+    gap = expected_fairness_gap(
+        selection.uniform(120, 12), availability.independent(rates)
+    )
+    assert round(gap.value, 4) == 0.0576
+    # the same from each client's share, which another recursion computes
+    shares = selection.uniform(120, 12).chances(rates.astype(np.float64))
+    assert gap.value == pytest.approx(float(np.ptp(shares)), rel=1e-12)
+
+
+def test_blocks_of_one_law_have_no_gap_under_any_rule() -> None:
+    mixed = availability.independent([0.1, 0.5, 0.5, 0.1, 0.1, 0.5])
+    for rule in ("least_used", "uniform", "greedy"):
+        scheme = selection.batch_partitioning(6, 2, 2, rule)  # type: ignore[arg-type]
+        assert expected_fairness_gap(scheme, mixed) == _shares.ExpectedGap(
+            0.0, 0.0, 0.0, 0.0, is_exact=True
+        )
+
+
+def test_bernoulli_sampling_is_exact() -> None:
+    online = availability.independent([0.0, 0.5, 0.25])
+    gap = expected_fairness_gap(selection.bernoulli(3, 0.5), online)
+    assert gap.is_exact
+    assert gap.value == 0.25
+
+
+def test_the_least_used_of_two_blocks_is_taken_whenever_it_is_there() -> None:
+    """By hand: the rarer block in 1/4 of the rounds, the other in .81 x 3/4."""
+    online = availability.independent([0.1, 0.1, 0.5, 0.5])
+    gap = expected_fairness_gap(selection.partition(4, 2), online)
+    assert not gap.is_exact
+    assert gap.lower <= 0.81 * 0.75 - 0.25 <= gap.upper
+    assert gap.value == pytest.approx(0.3575, abs=5 * gap.standard_error)
+    assert "estimated" in str(gap)
+
+
+def test_estimates_of_a_gap_that_is_computed_cover_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The gap of all means is too large by noise; the estimate is not."""
+    rates = np.tile(PAPER, 8)
+    scheme, online = selection.uniform(40, 4), availability.independent(rates)
+    truth = expected_fairness_gap(scheme, online).value
+    monkeypatch.setattr(_shares, "exact_gap", lambda *_: None)
+    size = {"num_rounds": 400, "num_trials": 16}
+    gaps = [expected_fairness_gap(scheme, online, seed=s, **size) for s in range(30)]
+    covered = sum(gap.lower <= truth <= gap.upper for gap in gaps)
+    assert covered >= 27
+    mean = float(np.mean([gap.value for gap in gaps]))
+    plain = [
+        float(
+            np.ptp(
+                np.asarray(selection.rollout_counts(s, scheme, online, 400, 16)).mean(0)
+            )
+        )
+        / 400
+        for s in range(30)
+    ]
+    assert float(np.mean(plain)) > truth + 0.01
+    assert abs(mean - truth) < 0.005
+    # where all shares are equal, noise is all that there is
+    alike = availability.independent(0.3)
+    noise = [expected_fairness_gap(scheme, alike, seed=s, **size) for s in range(20)]
+    assert all(gap.lower == 0 for gap in noise[:15])
+    assert float(np.mean([gap.value for gap in noise])) < 0.006
+
+
+@pytest.mark.long
+def test_absences_that_last_are_simulated() -> None:
+    online = availability.markov([0.1, 0.1, 0.5, 0.5], 3.0)
+    size = {"num_rounds": 400, "num_trials": 8}
+    gap = expected_fairness_gap(selection.uniform(4, 2), online, **size)
+    assert not gap.is_exact
+    independent = availability.independent([0.1, 0.1, 0.5, 0.5])
+    shares = expected_fairness_gap(selection.uniform(4, 2), independent)
+    # a round of random selection looks at its own clients online alone
+    assert gap.lower <= shares.value <= gap.upper
+
+
+@pytest.mark.parametrize("argument", ["num_rounds", "num_trials"])
+def test_sizes_that_give_no_error_are_refused(argument: str) -> None:
+    with pytest.raises(
+        ConfigurationError, match=f"`{argument}` must be at least 4; got 3"
+    ):
+        expected_fairness_gap(
+            selection.weighted(4, 2), availability.independent(0.1), **{argument: 3}
+        )
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("target", "how", "low", "high"),
+    [
+        # greedy drives the gap to 0 where rare blocks can be taken often enough
+        (3, "shuffled", 0.0, 0.002),
+        (4, "shuffled", 0.015, 0.035),
+        (4, "sorted", 0.044, 0.052),
+        (6, "shuffled", 0.035, 0.065),
+        (6, "sorted", 0.134, 0.142),
+        (12, "shuffled", 0.02, 0.045),
+        (12, "sorted", 0.195, 0.21),
+    ],
+)
+def test_greedy_drives_the_gap_to_0_in_some_settings_only(
+    target: int, how: str, low: float, high: float
+) -> None:
+    rates = availability.assign_rates(0, PAPER, 120, how)  # type: ignore[arg-type]
+    scheme = selection.batch_partitioning(120, 12, target, "greedy")
+    gap = expected_fairness_gap(scheme, availability.independent(rates))
+    assert low <= gap.value <= high
+    least = selection.batch_partitioning(120, 12, target)
+    other = expected_fairness_gap(least, availability.independent(rates))
+    if target == 12:  # one block in a round: both rules are one
+        assert gap == other
+    else:
+        assert gap.upper < other.lower
