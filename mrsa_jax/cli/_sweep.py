@@ -44,7 +44,7 @@ class SweepCommand:
       command = "simulate"                    # or train, secagg, "attack NAME"
       rounds = 500
       trials = 100
-      keep = ["first_exposure", "status"]     # of each client and round; or "skipped"
+      keep = ["first_exposure", "status"]     # also "skipped", "expected_fairness_gap"
       [population]
       num_clients = 120
       [grid]                                  # crossed with each other, in this order

@@ -54,6 +54,8 @@ VARIABLES = {
 """The variables of `variables.toml`, by its tables and by name."""
 DETAILS = VARIABLES["details"]
 """Variables that a sweep keeps if they are asked for by name."""
+SHARES = "expected_fairness_gap"
+"""Asks for the table `shares`: the gap of expected shares, and its error."""
 
 
 @dataclasses.dataclass(frozen=True)

@@ -16,7 +16,7 @@ import numpy as np
 
 from mrsa_jax._core.memory import memory_words
 from mrsa_jax.study.stores._records import Index, Layout, Record
-from mrsa_jax.study.stores._runner import DETAILS, Machine, Runner
+from mrsa_jax.study.stores._runner import DETAILS, SHARES, Machine, Runner
 from mrsa_jax.study.stores._sources import changes, changes_since
 from mrsa_jax.study.stores._view import CELL, num_files
 from mrsa_jax.study.sweeps._axes import Point, Sweep
@@ -392,7 +392,7 @@ def plan_sweep(sweep: Sweep, machine: Machine | None = None) -> Plan:
         require(
             name in variables,
             "keep",
-            f"{rule}: {', '.join(DETAILS)} of who took part",
+            f"{rule}: {', '.join((*DETAILS, SHARES))} of who took part",
             name,
         )
     inner = runner.sizes(configs)
