@@ -175,6 +175,7 @@ def _show_plan(plan: Plan, command: SweepCommand) -> None:
     lines = (
         f"{sweep.kind.name}: {axes} = {sweep.size} cells{empty}; "
         f"{counted(plan.num_computed, 'point')} to compute (equal ones once)",
+        *(f"left empty: {line.strip()}" for line in plan.left_empty()),
         *plan.unread(),
         f"{counted(len(plan.groups), 'group')}, each compiled once: "
         + ", ".join(

@@ -7,10 +7,11 @@ import math
 from collections.abc import Sequence
 from fractions import Fraction
 
+import jax
 import numpy as np
 import pytest
 
-from mrsa_jax import ConfigurationError, availability, selection
+from mrsa_jax import ConfigurationError, availability, privacy, selection
 from mrsa_jax.selection import _shares, expected_fairness_gap
 
 PAPER = (0.1, 0.2, 0.3, 0.4, 0.5)
@@ -203,3 +204,48 @@ def test_blocks_drawn_at_random_are_mostly_less_fair_than_random_selection(
     assert np.mean([one.value for one in gaps]) == pytest.approx(mean, abs=0.0006)
     assert gap(0, "cyclic").value == pytest.approx(cyclic, abs=0.0006)
     assert gap(0, "sorted").value == pytest.approx(ordered, abs=0.001)
+
+
+def test_tied_blocks_are_drawn_and_not_the_cohorts_that_hold_one() -> None:
+    """Two of four blocks are tied, and two are taken: 1/3, not 1/5 (docs/errata.md)."""
+    scheme = selection.batch_partitioning(4, 2, 1)
+    counts = np.array([0, 0, 1, 1], np.int32)
+    trials = 4000
+    state = scheme.init()._replace(counts=jax.numpy.tile(counts[:, None], (1, trials)))
+    cohort, _ = scheme.select(
+        jax.random.split(jax.random.key(0), trials),
+        state,
+        jax.numpy.ones((4, trials), bool),
+    )
+    both = float(np.asarray(cohort)[:2].all(axis=0).mean())
+    # five standard errors of 4,000 trials
+    assert abs(both - 1 / 3) < 5 * np.sqrt(2 / 9 / trials)
+    # one of the two tied first, then one of the other three
+    drawn = [{first, other} for first in (0, 1) for other in range(4) if other != first]
+    listed = [pair for pair in itertools.combinations(range(4), 2) if {0, 1} & {*pair}]
+    assert Fraction(drawn.count({0, 1}), len(drawn)) == Fraction(1, 3)
+    assert Fraction(listed.count((0, 1)), len(listed)) == Fraction(1, 5)
+
+
+def test_blocks_of_one_client_are_not_random_selection() -> None:
+    """F of eq. (6) at cyclic rates: .028 with lambda = 1, .0576 with 0 (docs/errata.md)."""
+    online = availability.independent(np.tile(PAPER, 24))
+    least, any_of_them = (
+        expected_fairness_gap(selection.batch_partitioning(120, 12, 1, rule), online)
+        for rule in ("least_used", "uniform")
+    )
+    assert least.value == pytest.approx(0.028, abs=0.001)
+    assert round(any_of_them.value, 4) == 0.0576
+
+
+def test_two_sums_of_one_size_expose_no_client() -> None:
+    """Cohorts of K clients, as eq. (3) has them; Figure 1 has 3 and 2 of them."""
+    assert privacy.first_exposure([[1, 1, 1], [1, 1, 0]]).tolist() == [-1, -1, 1]
+    rows = [
+        [int(client in cohort) for client in range(4)]
+        for cohort in itertools.combinations(range(4), 2)
+    ]
+    for pair in itertools.product(rows, repeat=2):
+        assert (np.asarray(privacy.first_exposure(pair)) == -1).all()
+    triangle = [[1, 1, 0], [0, 1, 1], [1, 0, 1]]
+    assert privacy.first_exposure(triangle).tolist() == [2, 2, 2]

@@ -333,12 +333,12 @@ def is_fairness_quick(
     """
     n, (_, block) = selector.num_clients, sizes_of(selector)
     rates = getattr(online, "dropout_rates", None)
-    if rates is None or not hasattr(selector, "of_blocks"):
+    share_gap: Any = getattr(selector, "share_gap", None)
+    if rates is None or share_gap is None:
         return False
     count = n // block
     if count > _MOST_COMPUTED:
         return False
-    share_gap: Any = selector.share_gap  # type: ignore[attr-defined]
     known = share_gap(np.broadcast_to(np.asarray(rates, np.float64), (n,)))
     return known is not None or count <= _MOST_SIMULATED
 

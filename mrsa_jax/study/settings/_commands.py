@@ -307,6 +307,10 @@ class AdviseConfig(DriftSettings, LogSettings):
     """Probabilities that a client is offline in a round, spread evenly over the
     clients, such as 0.1 0.3. Default: as measured in --log."""
 
+    assignment: Literal["shuffled", "cyclic", "sorted"] = "shuffled"
+    """How different rates are spread over the clients: shuffled by the seed, cyclic, or
+    sorted (blocks of equal rates)."""
+
     loss_rate: Annotated[flags.Number, _IS_RATE] = None
     """Probability that a participating client is lost before its update is in the sum.
     Default: as measured in --log, or 0."""

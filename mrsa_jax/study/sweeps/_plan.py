@@ -93,6 +93,10 @@ class Plan:
         """Points with their own settings."""
         return sum(len(group.numbers) for group in self.groups)
 
+    def left_empty(self) -> list[str]:
+        """Return a line for each cause of impossible cells, which names these."""
+        return _named_with_causes(self.sweep, self.impossible)
+
     @property
     def memory_bytes(self) -> int:
         """Estimate of the largest group's memory, in addition to JAX itself."""
@@ -437,6 +441,16 @@ def _grouped(
 def _check_possible(sweep: Sweep, num_good: int, bad: Sequence[Point]) -> None:
     if not bad or (sweep.skip_impossible and num_good):
         return
+    lines = _named_with_causes(sweep, bad)
+    raise ConfigurationError(
+        f"`grid` must hold only cells that make sense; {len(bad)} of {sweep.size} do "
+        "not (nothing "
+        "was run; skip_impossible = true leaves them empty):\n" + "\n".join(lines)
+    )
+
+
+def _named_with_causes(sweep: Sweep, bad: Sequence[Point]) -> list[str]:
+    """Return a line for each cause of impossible cells, which names these."""
     causes: dict[str, list[Point]] = {}
     for point in bad:
         # messages that differ in the value alone have one cause
@@ -450,8 +464,4 @@ def _check_possible(sweep: Sweep, num_good: int, bad: Sequence[Point]) -> None:
         )
     if len(causes) > _SHOWN:
         lines.append(f"  and {len(causes) - _SHOWN} more causes")
-    raise ConfigurationError(
-        f"`grid` must hold only cells that make sense; {len(bad)} of {sweep.size} do "
-        "not (nothing "
-        "was run; skip_impossible = true leaves them empty):\n" + "\n".join(lines)
-    )
+    return lines
