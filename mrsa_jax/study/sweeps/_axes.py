@@ -450,7 +450,7 @@ def _check_written(field: str, value: Any, path: str) -> None:
     parse = _WRITTEN.get(field)
     if parse is None or not isinstance(value, str):
         return
-    if field == "scheme" and getattr(SCHEMES.get(value), "fields", ()):
+    if field == "scheme" and value in SCHEMES and SCHEMES[value].fields:
         return
     try:
         parse(value)
