@@ -26,7 +26,12 @@ from mrsa_jax.study.runs._build import (
     is_fairness_quick,
 )
 from mrsa_jax.study.runs._trial import learnt_sums
-from mrsa_jax.study.settings._config import PopulationConfig, ProtocolConfig, Scheme
+from mrsa_jax.study.settings._config import (
+    AssignmentName,
+    PopulationConfig,
+    ProtocolConfig,
+    Scheme,
+)
 from mrsa_watch._base.errors import ConfigurationError
 from mrsa_watch._base.values import by_value
 
@@ -74,7 +79,7 @@ class Setting:
     seed: int
     memory: float | None = None
     share: float = 1.0
-    assigned: Assigned = "shuffled"
+    assigned: AssignmentName = "shuffled"
 
     def population(self, num_clients: int, cohort_size: int) -> PopulationConfig:
         """Return the clients that a scheme of these sizes is over."""

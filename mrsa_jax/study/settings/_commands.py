@@ -15,7 +15,7 @@ import tyro
 from mrsa_jax._core import flags
 from mrsa_jax._core.status import FEWEST_IN_A_SUM
 from mrsa_jax.availability.registry import Model
-from mrsa_jax.study.settings._config import DriftSettings, parse_scheme
+from mrsa_jax.study.settings._config import AssignmentName, DriftSettings, parse_scheme
 from mrsa_jax.study.settings._tables import check_reachable, check_unset, validate_graph
 from mrsa_watch._base.errors import require
 from mrsa_watch._base.html import Shown, plain_settings
@@ -307,9 +307,9 @@ class AdviseConfig(DriftSettings, LogSettings):
     """Probabilities that a client is offline in a round, spread evenly over the
     clients, such as 0.1 0.3. Default: as measured in --log."""
 
-    assignment: Literal["shuffled", "cyclic", "sorted"] = "shuffled"
-    """How different rates are spread over the clients: shuffled by the seed, cyclic, or
-    sorted (blocks of equal rates)."""
+    assignment: AssignmentName = "shuffled"
+    """How the rates are spread: shuffled by the seed, cyclic, or sorted (equal ones
+    together). An advice has no labels, so by_label is refused."""
 
     loss_rate: Annotated[flags.Number, _IS_RATE] = None
     """Probability that a participating client is lost before its update is in the sum.
@@ -372,6 +372,8 @@ def check_advise(config: AdviseConfig) -> None:
     is_used = config.max_auc is not None or config.max_advantage is not None
     rule = "must be used together with max_auc or max_advantage"
     require(is_used or config.prevalence == 0.5, "prevalence", rule, config.prevalence)
+    rule = "must not be by_label, which needs the labels of data"
+    require(config.assignment != "by_label", "assignment", rule, config.assignment)
     config.check_drift()
     Model.parse(config.availability, config.dropout_rate or (0.0,))
     for text in config.schemes:

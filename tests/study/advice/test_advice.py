@@ -616,8 +616,15 @@ def test_other_assignments_of_unequal_rates_are_reported() -> None:
     equal = study.advise(120, 12, 0.2, want_privacy=6, trials=0)
     assert equal.reassigned is None
     ordered = study.advise(
-        120, 12, [0.1, 0.2, 0.3, 0.4, 0.5], assignment="sorted", want_hidden=6.0, trials=0
+        120,
+        12,
+        [0.1, 0.2, 0.3, 0.4, 0.5],
+        assignment="sorted",
+        want_hidden=6.0,
+        trials=0,
     )
     assert ordered.chosen is not None
     assert round(ordered.chosen.cardinality, 2) == 11.38
     assert "blocks by equal rates" not in str(ordered)
+    with pytest.raises(ConfigurationError, match="`assignment` must not be by_label"):
+        study.advise(120, 12, [0.1, 0.2], assignment="by_label", trials=0)
