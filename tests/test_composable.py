@@ -296,6 +296,15 @@ def selection_rows() -> dict[str, Row]:
         "expected_cardinality": _of(
             lambda rate: selection.expected_cardinality(N, 2, 2, rate), RATES
         ),
+        "expected_fairness_gap": _not(
+            VALUE,
+            lambda rates: (
+                selection.expected_fairness_gap(
+                    selection.uniform(N, 2), online.independent(rates)
+                ).value
+            ),
+            RATES,
+        ),
         "fairness_gap": _of(selection.fairness_gap, P),
         "from_lines": _not(CHECKED, lambda lines: selection.from_lines(lines, 2), P),
         "learnt_rows": _not(SHAPE, selection.learnt_rows, _both(history)),
@@ -1057,7 +1066,7 @@ NO_ARRAYS = {
         Availability StepDropout register
     """,
     "selection": """
-        Fairness RoundHistory Scheme Selector enumerate_family family_size
+        ExpectedGap Fairness RoundHistory Scheme Selector enumerate_family family_size
         family_size_bound full_rank_bound register
     """,
     "quantize": """

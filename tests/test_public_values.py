@@ -403,6 +403,7 @@ MAKERS: dict[str, Callable[[], Any]] = {
     "BernoulliSelection": lambda: selection.bernoulli(4, 0.5),
     "BinSelection": lambda: selection.balls_in_bins(4, 2),
     "BlockSelection": lambda: selection.batch_partitioning(4, 2, 2),
+    "ExpectedGap": lambda: selection.expected_fairness_gap(_uniform(), _coins()),
     "LineSelection": lambda: selection.from_lines(np.eye(4, dtype=int), 2),
     "PartBlocks": lambda: selection.blocks_within(np.ones((8, 2), bool), 4, 2),
     "PowerOfChoice": lambda: selection.power_of_choice(4, 2, 3),

@@ -43,7 +43,9 @@ class Selector(Protocol):
     not say it; `cardinality(dropout_rates)`, mean and standard deviation of the size of
     a round's sum where clients i are away independently, float64[N];
     `chances(dropout_rates)`, of the same, each client's chance to be in a round where
-    all rounds are independent and alike, or None; `joins_alone`, whether clients join
+    all rounds are independent and alike, or None; `share_gap(dropout_rates)`, the gap
+    of clients' expected shares of the rounds where it is computed, or None;
+    `joins_alone`, whether clients join
     by their own coins; `of_blocks()`, the scheme over its blocks as clients, which
     differ for it in nothing but who is available; `separation`, the least difference of
     two rounds of one client; `depends_on_data`, whether it looks at anything that

@@ -19,7 +19,7 @@ from mrsa_jax.study import DemoConfig, SimulateConfig, TrainConfig
 _Config = DemoConfig | SimulateConfig | TrainConfig
 
 _WIDTH = 164
-_SPARE = ("Expected C", "Skipped", "Rank", "F", "From", "Weak T")
+_SPARE = ("Expected C", "Skipped", "Rank", "F", "Expected F", "From", "Weak T")
 _LEVELS = "▁▂▃▄▅▆▇█"
 _MOST_LEVELS = 6  # of a curve, side by side
 _READING = " Bars: the worst client, from the first round to the last."

@@ -44,7 +44,7 @@ class SweepCommand:
       command = "simulate"                    # or train, secagg, "attack NAME"
       rounds = 500
       trials = 100
-      keep = ["first_exposure", "status"]     # of each client and round; or "skipped"
+      keep = ["first_exposure", "status"]     # also "skipped", "expected_fairness_gap"
       [population]
       num_clients = 120
       [grid]                                  # crossed with each other, in this order
@@ -175,6 +175,7 @@ def _show_plan(plan: Plan, command: SweepCommand) -> None:
     lines = (
         f"{sweep.kind.name}: {axes} = {sweep.size} cells{empty}; "
         f"{counted(plan.num_computed, 'point')} to compute (equal ones once)",
+        *(f"left empty: {line.strip()}" for line in plan.left_empty()),
         *plan.unread(),
         f"{counted(len(plan.groups), 'group')}, each compiled once: "
         + ", ".join(

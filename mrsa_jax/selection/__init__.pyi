@@ -31,6 +31,10 @@ from ._rounds import (
     learnt_sums as learnt_sums,
     rollout_rounds as rollout_rounds,
 )
+from ._shares import (
+    ExpectedGap as ExpectedGap,
+    expected_fairness_gap as expected_fairness_gap,
+)
 from ._theory import (
     family_size_bound as family_size_bound,
     full_rank_bound as full_rank_bound,

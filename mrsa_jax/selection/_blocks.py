@@ -26,7 +26,12 @@ from mrsa_jax._core.pytrees import Calls, pytree, static
 from mrsa_jax._core.selector import SelectorState
 from mrsa_jax._core.traced import is_traced
 from mrsa_jax.selection import _ranking
-from mrsa_jax.selection._metrics import all_or_none, block_chances, chances_of_some
+from mrsa_jax.selection._metrics import (
+    all_or_none,
+    block_chances,
+    chances_of_some,
+    gap_of_some,
+)
 from mrsa_jax.selection._ranking import Steps, Words, over_trials
 from mrsa_jax.selection.checks import Fairness, check_sizes
 from mrsa_watch._base.errors import check_known, check_size, require
@@ -81,6 +86,20 @@ class BlockSelection:
         return np.repeat(
             chances_of_some(block_chances(dropout_rates, size), wanted), size
         )
+
+    def share_gap(self, dropout_rates: np.ndarray) -> float | None:
+        """Return the gap of clients' expected shares of the rounds.
+
+        None where some blocks are chosen by least use, unless all blocks are alike.
+        """
+        size, wanted = int(self.block_size), int(self.blocks_per_cohort)
+        rates = np.sort(np.reshape(dropout_rates, (-1, size)), axis=1)
+        # blocks of the same rates have one law, and all of them one share
+        if wanted == len(rates) or (rates == rates[0]).all():
+            return 0.0
+        if int(self.least_used_blocks) > 0:
+            return None
+        return gap_of_some(block_chances(dropout_rates, size), wanted)
 
     def of_blocks(self) -> BlockSelection:
         """Return the same scheme over its blocks, each as one client.
@@ -318,8 +337,9 @@ def batch_partitioning(
             among those fully available, ties uniform, the other K/T - 1 blocks uniform
             among the rest; "uniform" (lambda = 0, meant for equal dropout rates): any,
             uniformly; "greedy" (ours, not in the paper): the K/T least used available
-            blocks, ties uniform; drives F to 0 where "least_used" does not
-            (docs/errata.md).
+            blocks, ties uniform; has a smaller F than "least_used" at unequal rates,
+            which is 0 only if rare blocks are available often enough, and the same for
+            T = K (docs/errata.md).
 
     Returns:
         A selector; T, K and the fairness mode are data, so sweeping them compiles

@@ -82,9 +82,9 @@ def test_f_is_0_for_equal_rates_and_not_for_unequal_ones() -> None:
 @pytest.mark.parametrize(
     ("ends", "verdicts"),
     [
-        ((0.08, 0.02), ["reproduced"] * 2),
+        ((0.12, 0.06), ["reproduced"] * 2),
         ((0.08, 0.09), ["reproduced", "differs"]),
-        ((0.5, 0.3), ["differs", "reproduced"]),
+        ((0.5, 0.15), ["differs", "reproduced"]),
     ],
 )
 def test_simulated_gaps_must_fall_and_end_small(

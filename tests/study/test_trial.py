@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 from fractions import Fraction
 
@@ -9,9 +10,11 @@ import numpy as np
 import pytest
 
 import mrsa_jax as mj
+from mrsa_jax import availability, selection, study
 from mrsa_jax._core import batches as _batches
 from mrsa_jax.selection import RoundHistory
 from mrsa_jax.study import DataConfig, PopulationConfig, parse_scheme
+from mrsa_jax.study.publishing._summary import summarise
 from mrsa_jax.study.runs import _trial
 from mrsa_jax.study.runs._build import (
     build_clients,
@@ -280,3 +283,31 @@ def test_rounds_with_parts_are_analysed_sum_by_sum() -> None:
         "participation",
     ):
         np.testing.assert_array_equal(getattr(whole, name), getattr(plain, name))
+
+
+def test_simulate_gives_the_gap_of_expected_shares_where_it_is_quick() -> None:
+    """Exact of random selection, estimated of blocks, unknown with losses."""
+    config = study.SimulateConfig(
+        rounds=4,
+        trials=2,
+        schemes=("uniform", "batch_partitioning:2", "bernoulli:0.5"),
+        population=study.PopulationConfig(
+            num_clients=8, cohort_size=4, dropout_rates=(0.1, 0.5)
+        ),
+    )
+    found = study.run(config)
+    random, blocks, coins = found["expected_fairness_gap"].values
+    errors = found["expected_fairness_error"].values
+    rates = build_rates(0, config.population)
+    scheme = selection.uniform(8, 4)
+    online = availability.independent(rates)
+    assert random == selection.expected_fairness_gap(scheme, online).value > 0
+    assert errors[0] == 0 < errors[1]
+    scheme = selection.batch_partitioning(8, 4, 2)
+    assert blocks == selection.expected_fairness_gap(scheme, online).value
+    assert np.isnan([coins, errors[2]]).all()
+    row, *_ = summarise(found)
+    assert row.expected_fairness == f"{random:.4f}"
+    lossy = study.ProtocolConfig(step_dropout_rate=0.2)
+    lost = study.run(dataclasses.replace(config, protocol=lossy, schemes=("uniform",)))
+    assert np.isnan(lost["expected_fairness_gap"].values).all()

@@ -309,6 +309,44 @@ def enforced(chosen: Option, loss_rate: float) -> str:
     return text_of("advice_enforced").format(**percent)
 
 
+@dataclasses.dataclass(frozen=True)
+@by_value
+class Reassigned:
+    """Blocks of one T under several assignments of the dropout rates.
+
+    Attributes:
+        here: As the setting assigns the rates.
+        equal_rates: If each block holds clients of equal rates.
+        mean: Of the mean clients per round over 200 random assignments.
+        deviation: Its standard deviation over them.
+        least: The least of them.
+        most: The most of them.
+        cyclic: Mean clients per round if rates are dealt out in turn.
+    """
+
+    here: Option
+    equal_rates: Option
+    mean: float
+    deviation: float
+    least: float
+    most: float
+    cyclic: float
+
+    def __str__(self) -> str:
+        """Return the sizes, and the price of blocks of equal rates, in words."""
+        equal = self.equal_rates
+        sizes = ("mean", "deviation", "least", "most", "cyclic")
+        words = text_of("advice_sizes").format(
+            scheme=self.here.scheme,
+            equal=f"{equal.cardinality:.2f}",
+            **{name: f"{getattr(self, name):.2f}" for name in sizes},
+        )
+        if math.isnan(equal.expected_fairness_gap):
+            return words
+        gaps = {"gap": _gap_words(equal), "here": _gap_words(self.here)}
+        return words + text_of("advice_price").format(**gaps)
+
+
 @dataclasses.dataclass(frozen=True, repr=False)
 @by_value
 class Advice:
@@ -324,6 +362,8 @@ class Advice:
         policy_loss: Their loss rate; that of the setting, or 0.2 if that is 0.
         measured: The measurements of a log; None without.
         prices: What each scheme that keeps a T costs in rounds of training.
+        reassigned: Blocks of the chosen T under other assignments of unequal rates;
+            None if there is nothing to compare.
     """
 
     setting: Setting
@@ -334,6 +374,7 @@ class Advice:
     policy_loss: float = 0.0
     measured: Measured | None = None
     prices: tuple[RoundsPrice, ...] = ()
+    reassigned: Reassigned | None = None
 
     @property
     def title(self) -> str:
@@ -358,6 +399,7 @@ class Advice:
             "mean clients",
             "no sum",
             "F",
+            "expected F",
             f"T after {rounds}",
             f"hidden after {rounds}",
             *self._drifting,
@@ -385,7 +427,11 @@ class Advice:
     @property
     def table(self) -> list[tuple[str, ...]]:
         """A row for each option, as printed below `headings`."""
-        return [self._cells(option) for option in self.options]
+        rows = [self._cells(option) for option in self.options]
+        if self.reassigned is not None and self.setting.assigned != "sorted":
+            scheme, *cells = self._cells(self.reassigned.equal_rates)
+            rows.append((f"{scheme}, blocks by equal rates", *cells))
+        return rows
 
     @property
     def policy_table(self) -> list[tuple[str, ...]]:
@@ -424,6 +470,7 @@ class Advice:
             ),
             "?" if math.isnan(option.skipped) else _percent(option.skipped),
             fair,
+            _gap_words(option),
             weak,
             hidden,
             *(update, lasting)[: len(self._drifting)],
@@ -438,6 +485,8 @@ class Advice:
         if setting.assignment:
             text = text_of("advice_assigned")
             assigned = [text.format(assignment=setting.assignment)]
+        if self.reassigned is not None:
+            assigned.append(str(self.reassigned))
         words = [] if self.measured is None else self.measured.sentences()
         words += self.demands.sentences()
         if chosen is None:
@@ -472,6 +521,7 @@ class Advice:
             "measured": self._measured_content(),
             "chosen": as_json(self.chosen),
             "options": as_json(self.options),
+            "reassigned": as_json(self.reassigned),
             "policy_loss": self.policy_loss,
             "policies": as_json(self.policies),
             "prices_in_rounds": as_json(self.prices),
@@ -521,6 +571,14 @@ def _about(
     # an interval that three digits do not show is left out
     is_shown = is_simulated or half > 5e-4 * max(value, 1e-9)
     return number(value) + (f" ± {half:.1g}" if is_shown else "")
+
+
+def _gap_words(option: Option) -> str:
+    """Return the gap of expected shares, with its error if it is estimated."""
+    gap, error = option.expected_fairness_gap, option.expected_fairness_error
+    if math.isnan(gap):
+        return "-"
+    return f"{gap:.4f}" if error == 0 else f"{gap:.3f} ± {error:.1g}"
 
 
 def _percent(share: float) -> str:

@@ -7,7 +7,7 @@ import functools
 import math
 import typing
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -21,10 +21,17 @@ from mrsa_jax.selection.registry import BUILT_IN
 from mrsa_jax.study.runs._build import (
     build_online,
     expected_cardinality,
+    expected_fairness,
     guaranteed_privacy,
+    is_fairness_quick,
 )
 from mrsa_jax.study.runs._trial import learnt_sums
-from mrsa_jax.study.settings._config import PopulationConfig, ProtocolConfig, Scheme
+from mrsa_jax.study.settings._config import (
+    AssignmentName,
+    PopulationConfig,
+    ProtocolConfig,
+    Scheme,
+)
 from mrsa_watch._base.errors import ConfigurationError
 from mrsa_watch._base.values import by_value
 
@@ -38,6 +45,7 @@ _LEAST_SUM = 0.02  # of the cohort, on average
 _LEAST_COHORT, _LEAST_CLIENTS = 0.75, 0.75
 
 Interval = tuple[float, float]
+Assigned = Literal["shuffled", "cyclic", "sorted"]
 POLICIES: tuple[SplitPolicy, ...] = typing.get_args(SplitPolicy)
 
 
@@ -58,6 +66,7 @@ class Setting:
         seed: Of everything random.
         memory: Of updates that drift; None for no report on them.
         share: Of an update's variance that has it.
+        assigned: How rates are spread over the clients.
     """
 
     num_clients: int
@@ -70,6 +79,7 @@ class Setting:
     seed: int
     memory: float | None = None
     share: float = 1.0
+    assigned: AssignmentName = "shuffled"
 
     def population(self, num_clients: int, cohort_size: int) -> PopulationConfig:
         """Return the clients that a scheme of these sizes is over."""
@@ -78,6 +88,7 @@ class Setting:
             cohort_size=cohort_size,
             dropout_rates=self.dropout_rates,
             availability=self.availability,
+            assignment=self.assigned,
         )
 
     @property
@@ -162,6 +173,8 @@ class Option:
         is_computed: Whether the cardinality is computed, not simulated: of the one
             assignment of dropout rates to clients that the seed draws, where rates
             differ.
+        expected_fairness_gap: F of eq. (6), the gap of expected shares; NaN if unknown.
+        expected_fairness_error: Its standard error, 0 if it is exact.
         is_best: Whether no other option has at least as much of T, hidden among and
             cardinality, and more of one of them.
     """
@@ -181,6 +194,8 @@ class Option:
     skipped_interval: Interval
     played: Played | None = None
     is_computed: bool = True
+    expected_fairness_gap: float = math.nan
+    expected_fairness_error: float = math.nan
     is_best: bool = False
 
 
@@ -443,6 +458,10 @@ class Judge:
             # one rate may stand for all clients
             rates = np.broadcast_to(rates, (n,))
         mean, _ = expected_cardinality(selector, rates)
+        gap = None
+        if rates is not None and loss_rate == 0 and k is not None and k > 1:
+            share_gap = getattr(selector, "share_gap", lambda _: None)
+            gap = share_gap(rates.astype(np.float64))
         # if any number of clients may be asked, only the rounds show empty ones
         empty = np.nan
         if k is not None:
@@ -468,6 +487,8 @@ class Judge:
             skipped=empty,
             skipped_interval=(empty, empty),
             is_computed=not math.isnan(mean),
+            expected_fairness_gap=math.nan if gap is None else gap,
+            expected_fairness_error=math.nan if gap is None else 0.0,
         )
 
     def played(self, candidate: Candidate, option: Option, loss_rate: float) -> Option:
@@ -480,6 +501,13 @@ class Judge:
             self.setting,
         )
         changes: dict[str, Any] = {"played": played}
+        selector, online = self.built(candidate)
+        if math.isnan(option.expected_fairness_gap) and loss_rate == 0:
+            model = online.for_clients(candidate.num_clients)
+            if is_fairness_quick(selector, model):
+                gap, error = expected_fairness(selector, model, self.setting.seed)
+                changes["expected_fairness_gap"] = gap
+                changes["expected_fairness_error"] = error
         for name in ("cardinality", "skipped"):
             if np.isnan(getattr(option, name)):
                 changes[name] = getattr(played, name)

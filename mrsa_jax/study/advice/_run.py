@@ -10,12 +10,20 @@ from typing import Any
 import numpy as np
 
 from mrsa_jax import privacy
+from mrsa_jax.availability import assign_rates
 from mrsa_jax.federated import ConvexConstants
 from mrsa_jax.study._progress import Progress, note, steps
-from mrsa_jax.study.advice._advice import Advice, Demands, choose, mark_best
+from mrsa_jax.study.advice._advice import (
+    Advice,
+    Demands,
+    Reassigned,
+    choose,
+    mark_best,
+)
 from mrsa_jax.study.advice._log import Measured, Rate, measure_log
 from mrsa_jax.study.advice._options import (
     POLICIES,
+    Assigned,
     Candidate,
     Judge,
     Option,
@@ -31,6 +39,7 @@ from mrsa_jax.study.stores import _store
 from mrsa_jax.study.stores._files import write_json, write_rows
 from mrsa_watch._base.errors import check_known, require
 
+_SHUFFLES, _MOST_SHUFFLED = 200, 10_000  # random assignments, and clients of each
 _STRESS = 0.2  # chance to be lost inside a round, for the comparison of policies
 _ENTRIES = 4_000_000  # rounds x clients x trials of a scheme, about
 _MOST_ENTRIES = 50_000_000  # rounds x clients that are simulated without being asked to
@@ -72,9 +81,22 @@ def run(config: AdviseConfig, progress: Progress) -> Advice:
     loss = setting.loss_rate or _STRESS
     if chosen is not None and chosen.block_size > 1 and chosen.weak_lower > 1:
         policies = _policies(judge, pairs[options.index(chosen)][0], loss, progress)
+    blocks = None
+    if chosen is not None:
+        blocks = _assigned_otherwise(judge, dict(pairs), chosen)
     constants = _constants(config)
     prices = prices_in_rounds(setting, options, constants, config.local_steps)
-    return Advice(setting, demands, options, chosen, policies, loss, measured, prices)
+    return Advice(
+        setting,
+        demands,
+        options,
+        chosen,
+        policies,
+        loss,
+        measured,
+        prices,
+        blocks,
+    )
 
 
 def _constants(config: AdviseConfig) -> ConvexConstants | None:
@@ -83,6 +105,61 @@ def _constants(config: AdviseConfig) -> ConvexConstants | None:
         return None
     rho, mu, variance, gradient, distance, heterogeneity = config.convergence
     return ConvexConstants(rho, mu, variance, gradient, distance, minimum=heterogeneity)
+
+
+def _assigned_otherwise(
+    judge: Judge, options_of: dict[Candidate, Option], chosen: Option
+) -> Reassigned | None:
+    """Return the chosen T in blocks under other assignments of unequal rates.
+
+    None if rates are equal, if no blocks of this T or more have closed forms, or if
+    clients are lost inside rounds.
+    """
+    setting = judge.setting
+    if len(set(setting.dropout_rates)) < 2 or setting.loss_rate > 0:
+        return None
+    fitting = [
+        candidate
+        for candidate, option in options_of.items()
+        if option.block_size > 1
+        and option.weak_lower >= chosen.weak_lower
+        and candidate.num_clients <= _MOST_SHUFFLED
+        and hasattr(judge.built(candidate)[0], "share_gap")
+    ]
+    if not fitting:
+        return None
+    candidate = min(fitting, key=lambda each: options_of[each].weak_lower)
+    selector, online = judge.built(candidate)
+    n = candidate.num_clients
+    # other models of absences have no closed form
+    if getattr(online.for_clients(n), "dropout_rates", None) is None:
+        return None
+    # alike clients side by side, and so in the same blocks
+    ordered = tuple(sorted(setting.dropout_rates))
+
+    def size(seed: int, how: Assigned) -> float:
+        rates = assign_rates(seed, ordered, n, how).astype(np.float64)
+        mean, _ = selector.cardinality(rates)
+        return float(mean)
+
+    sizes = [
+        size((setting.seed + draw) % 2**32, "shuffled") for draw in range(_SHUFFLES)
+    ]
+    other = Judge(
+        dataclasses.replace(setting, assigned="sorted", dropout_rates=ordered)
+    )
+    equal = other.option(candidate, other.best_policy(candidate), 0.0)
+    if setting.trials:
+        equal = other.played(candidate, equal, 0.0)
+    return Reassigned(
+        here=options_of[candidate],
+        equal_rates=equal,
+        mean=float(np.mean(sizes)),
+        deviation=float(np.std(sizes, ddof=1)),
+        least=min(sizes),
+        most=max(sizes),
+        cyclic=size(0, "cyclic"),
+    )
 
 
 def _demands(config: AdviseConfig, setting: Setting) -> Demands:
@@ -142,6 +219,7 @@ def _setting(config: AdviseConfig, measured: Measured | None) -> Setting:
         seed=config.seed,
         memory=config.memory,
         share=config.share,
+        assigned=config.assignment,
     )
 
 
@@ -243,7 +321,7 @@ def advise(
 
     It judges random selection, and batch and crossing partitions for each T that fits;
     reports for each what it keeps for any number of rounds, the mean clients per round
-    (exactly where that is known), and what simulated rounds leave of privacy and
+    (by a formula where that is known), and what simulated rounds leave of privacy and
     fairness; and takes the one that gives what is demanded with the fullest sums.
     Without demands it takes the one that hides clients best among those whose mean
     clients per round are at least 0.8 of that of random selection. Where T does not
@@ -255,7 +333,8 @@ def advise(
         dropout_rate: Chance to be away when a round begins, in [0, 1); several are
             spread evenly over the clients.
         progress: Receives how far it is.
-        **settings: Others of `AdviseConfig`, among them `log`, a file of any format
+        **settings: Others of `AdviseConfig`, among them `assignment` of the rates;
+            `log`, a file of any format
             that `privacy.read_log` reads, in which all of the above are measured;
             `loss_rate`, the chance to be lost inside a round; `want_privacy`,
             `want_hidden`, `min_cardinality`; `max_auc` or `max_advantage` of any test
@@ -280,7 +359,7 @@ def advise(
         >>> mj.study.advise(12, 4, 0.3, trials=0, want_privacy=4).chosen.scheme
         'partition'
 
-    Cost: the exact figures are sums over blocks; simulated are 300 rounds of 120
+    Cost: closed forms are sums over blocks; simulated are 300 rounds of 120
     clients in seconds, of 10,000 in a minute, and `trials=0` leaves them out.
 
     Source: Multi-RoundSecAgg, Theorem 1, for the sizes; what losses inside rounds do,

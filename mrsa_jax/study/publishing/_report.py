@@ -122,6 +122,7 @@ _FORMS = {
     "Exposed": "{row.exposed_clients:.4g}",
     "From": "{row.first_exposed_after:d}",
     "F": "{row.fairness_gap:.3f}",
+    "Expected F": "{row.expected_fairness:s}",
     "C": "{row.aggregation_cardinality:.2f}",
     "Expected C": "{row.expected_cardinality:.2f} ± {row.cardinality_error:.2f}",
     "Skipped": "{row.skipped_rounds:.4g}",
@@ -138,6 +139,7 @@ _FORMS = {
     "Seconds": "{row.round_seconds:.3g}",
 }
 _OPTIONAL = {
+    "Expected F",
     "Weak T",
     "Hidden among",
     "Accuracy",
@@ -380,6 +382,7 @@ def reading(rows: Sequence[Row], results: xr.Dataset) -> str:
     assigned = text_of("reading_assigned").format(assignment=assignment)
     parts = (
         text_of("reading").format(weak=weak),
+        text_of("reading_shares") * has("expected_fairness_gap"),
         text_of("reading_noise") * has("epsilon_worst"),
         assigned * bool(assignment),
         text_of("reading_update") * has("update_hidden_worst"),

@@ -40,6 +40,7 @@ _CURVES = (
     "exposed_clients",
     "aggregation_cardinality",
     "fairness_gap",
+    "expected_fairness_gap",
     "epsilon_worst",
 )
 _MOST_OTHERS = 6  # charts of quantities that no name is known for

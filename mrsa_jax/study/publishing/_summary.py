@@ -50,7 +50,10 @@ class Row:
         first_exposed_after: Rounds after which the first was exposed (the earliest
             trial); None.
         all_exposed_after: Rounds after which the last of all clients was exposed; None.
-        fairness_gap: F.
+        fairness_gap: F of one history, a mean over trials.
+        expected_fairness_gap: F of eq. (6), the gap of expected shares; None if
+            unknown.
+        expected_fairness_error: Its standard error, 0 if it is exact.
         aggregation_cardinality: C.
         expected_cardinality: Its expectation; None where clients are lost inside
             rounds.
@@ -113,6 +116,8 @@ class Row:
     all_exposed_after: int | None
     fairness_gap: float
     aggregation_cardinality: float
+    expected_fairness_gap: float | None = None
+    expected_fairness_error: float | None = None
     expected_cardinality: float | None = None
     cardinality_error: float | None
     skipped_rounds: float
@@ -179,6 +184,14 @@ class Row:
         if least is None:
             return None
         return f"{least:.3g}" if most in (None, least) else f"{least:.3g} to {most:.3g}"
+
+    @property
+    def expected_fairness(self) -> str | None:
+        """The gap of expected shares, with its error if it is estimated."""
+        gap, error = self.expected_fairness_gap, self.expected_fairness_error
+        if gap is None:
+            return None
+        return f"{gap:.4f}" if not error else f"{gap:.3f} ± {error:.1g}"
 
     @property
     def lasts(self) -> bool:

@@ -13,6 +13,7 @@ import numpy as np
 from mrsa_jax import availability, data, dp, federated, quantize, secagg, selection
 from mrsa_jax._core.device import platform
 from mrsa_jax._core.selector import block_size_of, cohort_size_of
+from mrsa_jax._core.status import FEWEST_IN_A_SUM
 from mrsa_jax._core.streams import Stream, as_key, fold
 from mrsa_jax.availability.registry import Model
 from mrsa_jax.graphs.registry import Graph
@@ -306,6 +307,44 @@ def expected_cardinality(
         return np.nan, np.nan
     mean, deviation = cardinality(rates.astype(np.float64))
     return float(mean), float(deviation)
+
+
+# of which F of eq. (6) is computed, and simulated, in about a second
+_MOST_COMPUTED, _MOST_SIMULATED = 10_000, 500
+
+
+def expected_fairness(
+    selector: selection.Selector, online: availability.Availability, seed: int
+) -> tuple[float, float]:
+    """Return F of eq. (6) and its standard error, 0 if it is exact.
+
+    Both are nan of selectors that ask one client, whose sums are withheld, or any
+    number.
+    """
+    size, _ = sizes_of(selector)
+    if size is None or size < FEWEST_IN_A_SUM:
+        return np.nan, np.nan
+    gap = selection.expected_fairness_gap(selector, online, seed=seed)
+    return gap.value, gap.standard_error
+
+
+def is_fairness_quick(
+    selector: selection.Selector, online: availability.Availability
+) -> bool:
+    """Return whether `expected_fairness` takes about a second at most.
+
+    Loops that take any size, and so are not compiled for it, exist for blocks alone.
+    """
+    n, (_, block) = selector.num_clients, sizes_of(selector)
+    rates = getattr(online, "dropout_rates", None)
+    share_gap: Any = getattr(selector, "share_gap", None)
+    if rates is None or share_gap is None:
+        return False
+    count = n // block
+    if count > _MOST_COMPUTED:
+        return False
+    known = share_gap(np.broadcast_to(np.asarray(rates, np.float64), (n,)))
+    return known is not None or count <= _MOST_SIMULATED
 
 
 def build_clients(

@@ -28,7 +28,13 @@ from mrsa_jax.study.runs._training_setting import lossy_rounds
 from mrsa_jax.study.runs._weak import MEMORY_BYTES, weak_values, weak_variables
 from mrsa_jax.study.settings import _config
 from mrsa_jax.study.settings._config import Config, SimulateConfig
-from mrsa_jax.study.stores._runner import TRAJECTORIES, VARIABLES, Machine, Variable
+from mrsa_jax.study.stores._runner import (
+    SHARES,
+    TRAJECTORIES,
+    VARIABLES,
+    Machine,
+    Variable,
+)
 
 # bytes of a round with losses: five survivor flags, its sum, its component
 _PER_CLIENT = 10 * 2
@@ -107,6 +113,8 @@ def variables(
         del simulated["failed_rounds"]
     if all(config.values is None for config in configs):
         simulated = {n: about for n, about in simulated.items() if n not in _VALUES}
+    if SHARES in kept:
+        simulated |= VARIABLES["shares"]
     lasts = any(map(_lasts, configs))
     ends = history_variables(("trial",), kept, drifts=drifts, lasts=lasts)
     return ends | weak_variables(("trial",), kept) | simulated
@@ -159,9 +167,22 @@ def run_points(
         online = _build.build_online(config.seed, config.population)
         values = history_values(analysed, kept, updates)
         values |= _determined(config, history, first)
+        values |= _shares(config, online[0], kept)
         sums = ((rows, rounds) for rows in history)
         values |= weak_values(sums, config.rounds, kept, progress)
         yield values | point_values(config, *online)
+
+
+def _shares(
+    config: SimulateConfig, online: Any, kept: Collection[str]
+) -> dict[str, np.ndarray]:
+    """Return the gap of expected shares if it is kept; nan if clients are lost."""
+    if SHARES not in kept:
+        return {}
+    gap = (np.nan, np.nan)
+    if config.protocol.is_plain:
+        gap = _build.expected_fairness(_selector(config), online, config.seed)
+    return dict(zip(VARIABLES["shares"], map(np.asarray, gap), strict=True))
 
 
 def _updates(
@@ -272,6 +293,7 @@ def _with_losses(
     values["failed_rounds"] = is_failed.sum(axis=1).astype(np.int32)
     if "status" in kept:
         values["status"] = np.asarray(played.status)
+    values |= _shares(config, online, kept)
     return values | point_values(config, online, rates)
 
 

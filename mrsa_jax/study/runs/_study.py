@@ -51,7 +51,7 @@ from mrsa_jax.study.settings._parts import KINDS as parts
 from mrsa_jax.study.stores import _store
 from mrsa_jax.study.stores._files import restore_replaced
 from mrsa_jax.study.stores._run_folder import run_folder
-from mrsa_jax.study.stores._runner import VARIABLES, Machine
+from mrsa_jax.study.stores._runner import SHARES, VARIABLES, Machine
 from mrsa_watch._base.errors import ConfigurationError, check_known, check_size, require
 
 if TYPE_CHECKING:
@@ -301,8 +301,16 @@ def _simulate(
             early(_found(config, online, points))
         progress.stage(scheme.label, config.trials)
         point = dataclasses.replace(config, schemes=(text,))
+        selector = _build.build_selector(scheme, config.population)
+        quick = config.protocol.is_plain and _build.is_fairness_quick(
+            selector, online[0]
+        )
         points += _simulate_points.run_points(
-            [point], Machine(), (*EVERYTHING, *config.keep), 1, progress.update
+            [point],
+            Machine(),
+            (*EVERYTHING, *config.keep, *(SHARES,) * quick),
+            1,
+            progress.update,
         )
     return _found(config, online, points)
 
@@ -319,10 +327,13 @@ def _found(
     about = VARIABLES["simulated"]
     names: tuple[str, ...] = ("determined_share", "undecided_share")
     determined = {name: about[name] for name in names if name in points[0]}
+    # of schemes that it takes long to simulate for it, the gap is unknown
+    unknown = dict.fromkeys(VARIABLES["shares"], np.asarray(np.nan))
+    points = [unknown | point for point in points]
     return xr.Dataset(
         known_before(config, schemes, *online)
         | study_variables(points, "trial")
-        | stacked_by_scheme(determined, points),
+        | stacked_by_scheme(determined | VARIABLES["shares"], points),
         coords=axes | {"trial": np.arange(config.trials)},
     )
 

@@ -19,6 +19,7 @@ from mrsa_jax._core import flags
 from mrsa_jax._core.status import FEWEST_IN_A_SUM
 from mrsa_jax.availability.registry import Model
 from mrsa_jax.study.settings._config import (
+    AssignmentName,
     DriftSettings,
     parse_scheme,
     validate_attack,
@@ -320,6 +321,10 @@ class AdviseConfig(DriftSettings, LogSettings):
     """Probabilities that a client is offline in a round, spread evenly over the
     clients, such as 0.1 0.3. Default: as measured in --log."""
 
+    assignment: AssignmentName = "shuffled"
+    """How the rates are spread: shuffled by the seed, cyclic, or sorted (equal ones
+    together). An advice has no labels, so by_label is refused."""
+
     loss_rate: Annotated[flags.Number, _IS_RATE] = None
     """Probability that a participating client is lost before its update is in the sum.
     Default: as measured in --log, or 0."""
@@ -391,6 +396,8 @@ def check_advise(config: AdviseConfig) -> None:
     is_used = config.max_auc is not None or config.max_advantage is not None
     rule = "must be used together with max_auc or max_advantage"
     require(is_used or config.prevalence == 0.5, "prevalence", rule, config.prevalence)
+    rule = "must not be by_label, which needs the labels of data"
+    require(config.assignment != "by_label", "assignment", rule, config.assignment)
     _check_convergence(config)
     config.check_drift()
     Model.parse(config.availability, config.dropout_rate or (0.0,))

@@ -56,6 +56,8 @@ VARIABLES_OF_WEAK = VARIABLES["weak"] | VARIABLES["certified"]
 """Bounds of weak T after each round, and where they are proven to meet."""
 DETAILS = VARIABLES["details"]
 """Variables that a sweep keeps if they are asked for by name."""
+SHARES = "expected_fairness_gap"
+"""Asks for the table `shares`: the gap of expected shares, and its error."""
 
 
 @dataclasses.dataclass(frozen=True)

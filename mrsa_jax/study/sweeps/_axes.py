@@ -20,6 +20,9 @@ import typing
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from mrsa_jax.availability.registry import Model
+from mrsa_jax.graphs.registry import Graph
+from mrsa_jax.selection.registry import ROWS as SCHEMES, Scheme
 from mrsa_jax.study.kinds import Kind, swept_kind
 from mrsa_jax.study.settings._config import studied
 from mrsa_jax.study.settings._load import (
@@ -37,6 +40,12 @@ from mrsa_jax.study.settings._parts import check_parts
 from mrsa_jax.study.sweeps._keys import as_read
 from mrsa_watch._base.errors import ConfigurationError, check_known, is_number, require
 
+# fields whose text is read by its family
+_WRITTEN: dict[str, Any] = {
+    "scheme": Scheme.parse,
+    "population.availability": Model.parse,
+    "protocol.graph": Graph.parse,
+}
 _RANGES = {
     "range": (2, 3, "[first, end] or [first, end, step], the end left out"),
     "linspace": (3, 3, "[first, last, how many]"),
@@ -412,6 +421,8 @@ def _axis(
         columns[field] = [
             read_field(hint, item, f"{path}[{i}]") for i, item in enumerate(items)
         ]
+        for i, item in enumerate(columns[field]):
+            _check_written(field, item, f"{path}[{i}]")
     lengths = {field: len(column) for field, column in columns.items()}
     rule = "must hold lists of one length"
     require(len(set(lengths.values())) == 1, where, rule, lengths)
@@ -429,6 +440,22 @@ def _axis(
         title is None or isinstance(title, str), f"{where}.name", "must be text", title
     )
     return Axis(title or first.rpartition(".")[2], tuple(columns), rows)
+
+
+def _check_written(field: str, value: Any, path: str) -> None:
+    """Raise if a member of a family is ill-written, whatever the other axes are.
+
+    A bare name may lack parameters, which other axes can give.
+    """
+    parse = _WRITTEN.get(field)
+    if parse is None or not isinstance(value, str):
+        return
+    if field == "scheme" and value in SCHEMES and SCHEMES[value].fields:
+        return
+    try:
+        parse(value)
+    except ConfigurationError as error:
+        raise ConfigurationError(f"`{path}`: {error}") from None
 
 
 def _expanded(values: Any, path: str) -> Any:

@@ -17,7 +17,7 @@ import numpy as np
 from mrsa_jax._core.memory import memory_words
 from mrsa_jax.study.settings._config import WEAK_PRIVACY, weak_wish
 from mrsa_jax.study.stores._records import Index, Layout, Record
-from mrsa_jax.study.stores._runner import DETAILS, Machine, Runner
+from mrsa_jax.study.stores._runner import DETAILS, SHARES, Machine, Runner
 from mrsa_jax.study.stores._sources import changes, changes_since
 from mrsa_jax.study.stores._view import CELL, num_files
 from mrsa_jax.study.sweeps._axes import Point, Sweep
@@ -93,6 +93,10 @@ class Plan:
     def num_computed(self) -> int:
         """Points with their own settings."""
         return sum(len(group.numbers) for group in self.groups)
+
+    def left_empty(self) -> list[str]:
+        """Return a line for each cause of impossible cells, which names these."""
+        return _named_with_causes(self.sweep, self.impossible)
 
     @property
     def memory_bytes(self) -> int:
@@ -394,7 +398,8 @@ def plan_sweep(sweep: Sweep, machine: Machine | None = None) -> Plan:
         require(
             name in variables or (is_weak and name.startswith(WEAK_PRIVACY)),
             "keep",
-            f"{rule}: {', '.join(DETAILS)} of who took part, or {WEAK_PRIVACY}",
+            f"{rule}: {', '.join((*DETAILS, SHARES))} of who took part, or "
+            f"{WEAK_PRIVACY}",
             name,
         )
     inner = runner.sizes(configs)
@@ -439,6 +444,16 @@ def _grouped(
 def _check_possible(sweep: Sweep, num_good: int, bad: Sequence[Point]) -> None:
     if not bad or (sweep.skip_impossible and num_good):
         return
+    lines = _named_with_causes(sweep, bad)
+    raise ConfigurationError(
+        f"`grid` must hold only cells that make sense; {len(bad)} of {sweep.size} do "
+        "not (nothing "
+        "was run; skip_impossible = true leaves them empty):\n" + "\n".join(lines)
+    )
+
+
+def _named_with_causes(sweep: Sweep, bad: Sequence[Point]) -> list[str]:
+    """Return a line for each cause of impossible cells, which names these."""
     causes: dict[str, list[Point]] = {}
     for point in bad:
         # messages that differ in the value alone have one cause
@@ -452,8 +467,4 @@ def _check_possible(sweep: Sweep, num_good: int, bad: Sequence[Point]) -> None:
         )
     if len(causes) > _SHOWN:
         lines.append(f"  and {len(causes) - _SHOWN} more causes")
-    raise ConfigurationError(
-        f"`grid` must hold only cells that make sense; {len(bad)} of {sweep.size} do "
-        "not (nothing "
-        "was run; skip_impossible = true leaves them empty):\n" + "\n".join(lines)
-    )
+    return lines

@@ -7,6 +7,7 @@ import itertools
 import json
 import math
 from collections.abc import Iterator
+from fractions import Fraction
 from typing import Any
 from unittest import mock
 
@@ -516,7 +517,9 @@ def test_figures_of_a_drawn_assignment_name_it(
     ]
     assert bool(words) or sizes[0] == sizes[1]
     for seed, own in zip((3, 4), found, strict=True):
-        (*_, said) = [text for text in own.sentences if "assignment" in text] or [""]
+        (*_, said) = [text for text in own.sentences if "one assignment" in text] or [
+            ""
+        ]
         assert words in said
         assert bool(said) == bool(words)
         assert not words or f"by seed {seed}." in said
@@ -580,3 +583,48 @@ def test_advantage_and_prevalence_count_as_well() -> None:
     assert both.chosen.weak_lower == 16
     bound = "exceeds AUC 0.7 and advantage 0.5."
     assert any(bound in sentence for sentence in both.sentences)
+
+
+def test_other_assignments_of_unequal_rates_are_reported() -> None:
+    """C of the standard setting, and the oracle in fractions for small blocks."""
+    own = study.advise(
+        120, 12, [0.1, 0.2, 0.3, 0.4, 0.5], want_hidden=6.0, want_privacy=6, trials=0
+    )
+    found = own.reassigned
+    assert found is not None
+    assert found.here.scheme == "batch_partitioning:6"
+    assert found.mean == pytest.approx(8.43, abs=0.06)
+    assert found.deviation == pytest.approx(0.26, abs=0.03)
+    assert 7.7 < found.least < found.mean < found.most < 11.38
+    assert round(found.cyclic, 2) == 7.70
+    assert round(found.equal_rates.cardinality, 2) == 11.38
+    assert own.table[-1][0] == "batch_partitioning:6, blocks by equal rates"
+    assert "11.38 if each block holds clients of equal rates" in str(own)
+    # nothing random is in the table without trials, and random selection is computed
+    assert own.table[0][6] == "0.0576"
+    assert own.to_dict()["reassigned"]["cyclic"] == found.cyclic
+    # blocks of (1/4, 1/4) and (1/2, 1/2), or of (1/4, 1/2) twice: one of two is whole
+    small = study.advise(
+        4, 2, [0.25, 0.5], want_privacy=2, want_hidden=2.0, trials=0
+    ).reassigned
+    assert small is not None
+    alike, mixed = (Fraction(3, 4) ** 2, Fraction(1, 4)), (Fraction(3, 8),) * 2
+    for whole, size in ((alike, small.equal_rates.cardinality), (mixed, small.cyclic)):
+        assert size == pytest.approx(float(2 * (1 - (1 - whole[0]) * (1 - whole[1]))))
+    ends = sorted((small.cyclic, small.equal_rates.cardinality))
+    assert [small.least, small.most] == pytest.approx(ends)
+    equal = study.advise(120, 12, 0.2, want_privacy=6, trials=0)
+    assert equal.reassigned is None
+    ordered = study.advise(
+        120,
+        12,
+        [0.1, 0.2, 0.3, 0.4, 0.5],
+        assignment="sorted",
+        want_hidden=6.0,
+        trials=0,
+    )
+    assert ordered.chosen is not None
+    assert round(ordered.chosen.cardinality, 2) == 11.38
+    assert "blocks by equal rates" not in str(ordered)
+    with pytest.raises(ConfigurationError, match="`assignment` must not be by_label"):
+        study.advise(120, 12, [0.1, 0.2], assignment="by_label", trials=0)

@@ -314,3 +314,26 @@ def test_equal_tables_of_other_types_are_looked_at_each() -> None:
     for table in (*tables, *tables):
         asked(table)
     assert list(map(id, seen)) == list(map(id, tables))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'scheme = ["uniform", "batch_partitioning::greedy"]',
+        'scheme = ["uniform", "batch_partitioning:3:gready"]',
+        'scheme = ["unifrom"]',
+        'scheme = ["uniform:3"]',
+        'population.availability = ["markov:often"]',
+        'protocol.graph = ["harary:many"]',
+    ],
+)
+def test_a_malformed_value_is_an_error_where_impossible_cells_are_skipped(
+    text: str,
+) -> None:
+    with pytest.raises(ConfigurationError, match=r"`grid\.[a-z._]+\[[01]\]`"):
+        parse_sweep(f"skip_impossible = true\n[grid]\n{text}\n")
+
+
+def test_a_bare_name_may_get_its_numbers_from_another_axis() -> None:
+    text = 'scheme = ["batch_partitioning", "minimum_separation:2:weighted"]'
+    parse_sweep(f"[grid]\n{text}\nprivacy_target = [2]\n")

@@ -275,6 +275,19 @@ def test_rounds_that_lose_clients(tmp_path):
         assert cell[name].dims == alone[name].dims
 
 
+def test_a_sweep_keeps_the_gap_of_expected_shares(tmp_path):
+    text = 'keep = ["expected_fairness_gap"]\n' + SMALL
+    text = text.replace("[0.1, 0.5]", "[[0.1, 0.5], [0.3]]")
+    results = sweeps.run_sweep(planned(tmp_path / "out", text)).load()
+    gaps, errors = (
+        results[f"expected_fairness_{name}"].sel(scheme="Random", privacy_target=1)
+        for name in ("gap", "error")
+    )
+    assert gaps.dims == ("dropout_rates",)
+    assert float(gaps[0]) > 0 == float(gaps[1])
+    assert (errors == 0).all()
+
+
 def test_only_what_points_have_can_be_kept(tmp_path):
     with pytest.raises(
         ConfigurationError, match="`keep` must name what points of simulate can"
