@@ -7,20 +7,20 @@ Paper: CCESA, Algorithm 1 (one t_i per client) and Remark 4 (one t for all).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal, get_args
+from typing import Any, get_args
 
 import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 
 from mrsa_jax._core.arrays import check_thresholds, host_array
+from mrsa_jax._core.status import ThresholdRule
 from mrsa_jax.graphs import GraphModel
 from mrsa_jax.secagg.failures._theory import share_threshold
 from mrsa_watch._base.errors import require
 
-Rule = Literal["majority", "remark4"]
-Thresholds = ArrayLike | Sequence[Any] | Rule
-RULES: tuple[str, ...] = get_args(Rule)
+Thresholds = ArrayLike | Sequence[Any] | ThresholdRule
+_RULES = get_args(ThresholdRule)
 
 
 def more_than_half(neighbours: Any) -> Any:
@@ -41,7 +41,7 @@ def more_than_half(neighbours: Any) -> Any:
 def check_rule(value: str, argument: str) -> str:
     """Return the name of a rule, or raise naming `argument`."""
     rule = "must be 'majority', 'remark4', an integer or one integer per client"
-    require(value in RULES, argument, rule, value)
+    require(value in _RULES, argument, rule, value)
     return value
 
 
