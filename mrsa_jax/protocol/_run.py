@@ -74,8 +74,8 @@ def run(
         survivors: bool[5, n], V0 to V4, nested: a client in V_s but not in V_(s+1)
             computes its message of step s, which never arrives.
         thresholds: t_i, at least 1, one integer or [n], or the name of a rule,
-            "majority" or "remark4" (`secagg.check_round`); above |Adj(i)| + 1 the secrets
-            of i can never be recovered.
+            "majority" or "remark4" (`secagg.check_round`); above |Adj(i)| + 1 the
+            secrets of i can never be recovered.
         modulus_bits: b of the ring of R = 2**b, 1 to 32; exactly one of this, `modulus`
             and `plan`.
         modulus: R: 2**b, or any integer in [2, 2**31).

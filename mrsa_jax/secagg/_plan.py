@@ -91,7 +91,7 @@ class PlannedRound:
 @dataclasses.dataclass(frozen=True)
 @by_value
 class RoundPlan:
-    """Graphs and thresholds for one round, sparsest of those that keep the targets first.
+    """Designs for one round: those that keep both targets first, the cheapest first.
 
     Attributes:
         num_clients: n.

@@ -243,7 +243,7 @@ def test_remark_4_is_about_independent_edges(build):
 @pytest.mark.slow
 @pytest.mark.parametrize("p", [0.04, 0.02])
 def test_lost_secrets_of_1000_clients_are_as_many_as_expected(p):
-    n, trials, chunk = 1000, 4000, 100
+    n, trials, chunk = 1000, 4000, 20
     graph, steps = mj.graphs.erdos_renyi(n, p), mj.availability.independent_steps(Q)
     lost = unreliable = 0
     for first in range(0, trials, chunk):
