@@ -134,6 +134,7 @@ def lost_secrets(
     is there. No thresholds are majorities of the neighbourhoods.
     """
     degrees = np.arange(n)
+    clients: tuple[np.ndarray, ...]
     if thresholds is None:
         limits, clients = more_than_half(degrees)[None], (degrees,)
     else:
