@@ -508,12 +508,13 @@ def test_planted_rounds_hold_what_was_planted(kind):
         mj.graphs.erdos_renyi(n, p),
         np.asarray([1, 2, 3, 2, 4, 1], np.int32),
     )
-    key = as_key(3)
+    key, rates = as_key(3), np.full(4, q)
     if kind == "cut":
-        rounds = _planted.plant_cuts(key, 0, count, _planted.isolated_cuts(n, p, q), q)
+        cuts = _planted.isolated_cuts(n, p, rates)
+        rounds = _planted.plant_cuts(key, 0, count, cuts, rates)
     else:
-        table = _planted.lost_secrets(n, p, q, thresholds)
-        rounds = _planted.plant_lost_secrets(key, 0, count, table, q, p=p)
+        table = _planted.lost_secrets(n, p, rates, thresholds)
+        rounds = _planted.plant_lost_secrets(key, 0, count, table, rates)
     bytes_ = _planted.judge_planted(graph, rounds, thresholds, key, 0, count)
     drawn, _ = drawn_rounds(3, count, graph, mj.availability.independent_steps(q))
     for trial, (survivors, cut, client, row) in enumerate(zip(*rounds, strict=True)):
