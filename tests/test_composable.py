@@ -573,6 +573,7 @@ def secagg_rows() -> dict[str, Row]:
             _floats(N, D),
         ),
         "pad_inputs": _of(lambda s, x: secagg.pad_inputs(s, x, plan, 3), seeds, inputs),
+        "plan": _not(VALUE, lambda q: secagg.plan(N, q), CHANCES),
         "plan_outcome": _not(
             VALUE, lambda *own: secagg.plan_outcome(*own, plan), *ROUNDS
         ),
@@ -1083,7 +1084,7 @@ NO_ARRAYS = {
     """,
     "secagg": """
          AggregateResult Aggregator Block FailureRates
-        PlanOutcome RoundCosts Seeds SegmentPlan
+        PlanOutcome PlannedRound RoundCosts RoundPlan Seeds SegmentPlan
         StepReport Transcript complete_plan
          expected_costs fedavg_costs key_material latency_model operation_seconds
         segment_plan

@@ -390,11 +390,13 @@ MAKERS: dict[str, Callable[[], Any]] = {
     "FailureRates": lambda: secagg.failure_rates(0, 6, 0.9, 0.1, 3, 50),
     "GraphRule": lambda: secagg.graph_rule(graphs.complete(4), 4),
     "PlanOutcome": lambda: secagg.plan_outcome(GRAPH, SURVIVORS, 2, _plan()),
+    "PlannedRound": lambda: secagg.plan(12, 0.01).rounds[0],
     "RareFailureRates": lambda: secagg.rare_failure_rates(0, 6, 0.9, 0.1, 3, 50),
     "RingAverage": _average,
     "RingResult": lambda: secagg.ring_sum(
         _seeds(), np.zeros((4, 3), np.uint32), _plan(), 0
     ),
+    "RoundPlan": lambda: secagg.plan(12, 0.01),
     "RoundCosts": lambda: secagg.fedavg_costs(4, 3, 8),
     "Seeds": _seeds,
     "StepReport": lambda: secagg.StepReport("keys", 4, 0.1, 0.1, 3, 3),

@@ -11,6 +11,7 @@ from typing import Annotated, Any
 
 import tyro
 
+from mrsa_jax._core.status import ThresholdRule
 from mrsa_watch._base.errors import POSITIVE, check_number
 from mrsa_watch._base.files import user_path
 
@@ -39,6 +40,7 @@ File = Annotated[pathlib.Path | None, shown("FILE")]
 Folder = Annotated[pathlib.Path | None, shown("DIR")]
 Name = Annotated[str | None, shown("NAME")]
 Number = Annotated[float | None, shown("X")]
+Shares = Annotated[int | ThresholdRule | None, shown("N|RULE")]
 
 
 def _renamed(cls: object) -> dict[str, str]:
@@ -102,7 +104,9 @@ def check_ranges(config: object) -> None:
     for name, ranges in _ranges(cls).items():
         value = getattr(config, name)
         for number in value if isinstance(value, tuple | list) else (value,):
-            for allowed in ranges if number is not None else ():
+            # names that a setting may have instead of a number have no range
+            has_range = number is not None and not isinstance(number, str)
+            for allowed in ranges if has_range else ():
                 check_number(
                     number, name, allowed.rule, float(allowed.low), float(allowed.high)
                 )

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import enum
+from typing import Literal
 
 FEWEST_IN_A_SUM = 2
 """Clients in the smallest sum that is revealed: one over fewer would be an input."""
+
+ThresholdRule = Literal["majority", "remark4"]
+"""Rules for the secret shares that rebuild a secret, t, by name."""
 
 STEPS = ("advertise keys", "share keys", "masked input", "unmask")
 """Names of the four steps of a round, in order."""

@@ -30,7 +30,7 @@ from mrsa_jax.cli._bench import BenchConfig, run_bench
 from mrsa_jax.cli._data import DataConfig, run_data
 from mrsa_jax.cli._report import ReportConfig, run_report
 from mrsa_jax.cli._run import INTERRUPTED, union_of
-from mrsa_jax.cli._secagg import run_secagg
+from mrsa_jax.cli._secagg import PlanConfig, run_plan, run_secagg
 from mrsa_jax.cli._segments import run_segments
 from mrsa_jax.cli._study import run_study
 from mrsa_jax.cli._suite import SuiteCommand, run_suite_command
@@ -79,6 +79,7 @@ class _Reproduce:
 _RUN = "seed out rounds json num-clients cohort-size dropout-rates"
 _LEARN = f"{_RUN} dataset model learning-rate graph noise-multiplier"
 _LOG = "round-column client-column where effort coalition fail-below fail-below-hidden"
+_PLAN = "secagg plan"  # two words, read as one
 _COMMANDS: dict[str, _Command] = {
     "demo": _Command(KINDS["demo"].config, run_study, few=f"{_LEARN} schemes"),
     "simulate": _Command(
@@ -92,6 +93,7 @@ _COMMANDS: dict[str, _Command] = {
     "watch": _Command(WatchConfig, run_watch),
     "advise": _Command(KINDS["advise"].config, run_advise),
     "secagg": _Command(KINDS["secagg"].config, run_secagg),
+    _PLAN: _Command(PlanConfig, run_plan),
     "segments": _Command(KINDS["segments"].config, run_segments),
     "train": _Command(KINDS["train"].config, run_study, few=f"{_LEARN} scheme resume"),
     "attack": _Command(AttackCommand, run_attack, defaults),
@@ -284,6 +286,8 @@ def _parse(words: list[str]) -> Any:
     files, words = _take_flag(words, "config", "a file")
     require(len(files) <= 1, "config", "must be given once", *files)
     path = pathlib.Path(files[0]) if files else None
+    if words[:2] == _PLAN.split():
+        words = [_PLAN, *words[2:]]
     if words and not words[0].startswith("-"):
         check_known(words[0], "command", _COMMANDS, "a known command")
     # every command's settings, since tyro parses a union of all

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+import dataclasses
+import math
+from typing import Annotated, Any
 
+from mrsa_jax._core import flags
 from mrsa_jax.cli._run import run_kind
-from mrsa_jax.cli.console import print_sentences
+from mrsa_jax.cli.console import print_json, print_sentences, use_cores
 from mrsa_jax.cli.tables import print_table
 from mrsa_jax.study import SecaggConfig
+from mrsa_watch._base.errors import require
 
 
 def run_secagg(config: SecaggConfig) -> int:
@@ -109,3 +113,151 @@ def _print_failures(findings: Any) -> None:
     headings = ("what happens", "rounds", "rate", "95 % interval", "bounds")
     console = print_table(headings, rows, title=findings.title, left=(0, 3, 4))
     print_sentences(console, findings.sentences)
+
+
+@dataclasses.dataclass(frozen=True)
+class PlanConfig:
+    """Plan one round: the sparsest graph and the rule for t that keep two targets.
+
+    Compares random and Harary graphs with CCESA's p*, SecAgg+'s finder and SecAgg.
+      mrsa-jax secagg plan --num-clients 1000 --total-dropout-rate 0.1
+      mrsa-jax secagg plan --num-clients 200 --step-dropout-rates 0.01 0.01 0.05 0.02
+
+    Exit status: 0 done; 1 no graph keeps both targets; 2 misuse.
+    """
+
+    num_clients: Annotated[int, flags.Within(3)] = 1000
+    """Number of clients, n."""
+
+    total_dropout_rate: Annotated[flags.Number, flags.IS_SHARE] = None
+    """Probability that a client is lost in one of the four steps, the same at each.
+    Default: 0.1, unless --step-dropout-rates is set."""
+
+    step_dropout_rates: Annotated[tuple[float, ...], flags.IS_CHANCE] = ()
+    """Probability that a client is lost at a step: one for all, or four. Default: as
+    --total-dropout-rate selects."""
+
+    no_sum: flags.Inside = 1e-6
+    """Largest probability that a round ends without a sum."""
+
+    leak: flags.Inside = 1e-12
+    """Largest probability that a round is not private (Theorem 2 of CCESA) or that the
+    attack in its Appendix F could unmask a client."""
+
+    dim: flags.Whole = 10_000
+    """Residues in each client's input, for the costs."""
+
+    modulus_bits: flags.Bits = 16
+    """Sums are taken modulo 2**b, for the costs."""
+
+    up_mbits: flags.Positive = 10.0
+    """Mbit/s of a client's uplink, for the seconds; ten times that down."""
+
+    json: bool = False
+    """Print everything as JSON instead."""
+
+
+def run_plan(config: PlanConfig) -> int:
+    """Print the designs of a round and return the exit status."""
+    flags.check_ranges(config)
+    total, steps = config.total_dropout_rate, config.step_dropout_rates
+    rule = "must not be set together with --step-dropout-rates"
+    require(total is None or not steps, "total_dropout_rate", rule, total)
+    rule = "must be one probability or four"
+    require(len(steps) in (0, 1, 4), "step_dropout_rates", rule, *steps)
+    use_cores()
+    from mrsa_jax import secagg
+
+    of_all = 0.1 if total is None else total
+    usual = -math.expm1(math.log1p(-of_all) / 4)
+    losses = list(steps) if len(steps) == 4 else [*steps, usual][0]
+    plan = secagg.plan(
+        config.num_clients,
+        losses,
+        no_sum=config.no_sum,
+        leak=config.leak,
+        dim=config.dim,
+        modulus_bits=config.modulus_bits,
+        model=secagg.costs.latency_model(
+            up_bytes_per_second=config.up_mbits * 1.25e5,
+            down_bytes_per_second=config.up_mbits * 1.25e6,
+        ),
+    )
+    if config.json:
+        print_json(_plan_content(plan))
+    else:
+        _print_plan(plan)
+    return 0 if plan.best is not None else 1
+
+
+def _log10(natural: float) -> float | None:
+    """Return a logarithm to base 10; None of zero, which JSON cannot hold."""
+    return None if natural == -math.inf else natural / math.log(10.0)
+
+
+def _plan_content(plan: Any) -> dict[str, Any]:
+    designs = []
+    for planned in plan.rounds:
+        design = dataclasses.asdict(planned)
+        logs = [name for name in design if name.startswith("log_")]
+        for name in logs:
+            design[f"log10_{name.removeprefix('log_')}"] = _log10(design.pop(name))
+        designs.append(design)
+    return dataclasses.asdict(plan) | {"rounds": designs}
+
+
+def _print_plan(plan: Any) -> None:
+    from mrsa_jax.study.secagg import power
+
+    def chance(natural: float) -> str:
+        return power(_log10(natural))
+
+    rows = []
+    for planned in plan.rounds:
+        number = "" if planned.number is None else f" {planned.number:g}"
+        risks = (planned.log_no_sum, planned.log_not_private, planned.log_unmaskable)
+        rows.append(
+            [
+                planned.name,
+                f"{planned.graph}{number}",
+                str(planned.threshold),
+                *map(chance, risks),
+                "yes" if planned.keeps else "NO",
+                f"{planned.client_bytes:,.0f}",
+                f"{planned.keystream_words:,.0f}",
+                f"{planned.seconds:.3g}",
+            ]
+        )
+    headings = (
+        "design",
+        "graph",
+        "t",
+        "no sum",
+        "not private",
+        "unmaskable",
+        "keeps both",
+        "bytes",
+        "keystream words",
+        "seconds",
+    )
+    rates = ", ".join(f"{rate:.3g}" for rate in plan.losses)
+    title = (
+        f"{plan.num_clients:,} clients, lost at the four steps with probability {rates}"
+        f"\ntargets: no sum {plan.no_sum:g}, leak {plan.leak:g}; bytes and words per "
+        "client"
+    )
+    console = print_table(headings, rows, title=title, left=(0, 1))
+    best = plan.best
+    if best is None:
+        print_sentences(
+            console, ["No graph keeps both targets, not even the complete."]
+        )
+        return
+    number = "" if best.number is None else f" with {best.number:g}"
+    print_sentences(
+        console,
+        [
+            f"Fewest bytes: {best.graph}{number}, t = {best.threshold}.",
+            "Probabilities are upper bounds for independent losses.",
+        ],
+    )

@@ -62,6 +62,11 @@ class Complete:
         """Return the call that made it."""
         return [(complete, self.num_clients)]
 
+    @property
+    def connection_probability(self) -> float:
+        """Return 1.0, the probability of an edge."""
+        return 1.0
+
     @jax.jit
     def sample(self, key: PRNGKey) -> Adjacency:
         """Return the complete graph, whatever the key."""
@@ -86,7 +91,12 @@ class ErdosRenyi:
 
     def typed(self) -> Calls:
         """Return the call that made it."""
-        return [(erdos_renyi, self.num_clients, chances_typed(self.threshold))]
+        return [(erdos_renyi, self.num_clients, self.connection_probability)]
+
+    @property
+    def connection_probability(self) -> float:
+        """Return p, the shortest decimal that gives the threshold."""
+        return float(chances_typed(self.threshold))
 
     @jax.jit
     def sample(self, key: PRNGKey) -> Adjacency:

@@ -38,6 +38,7 @@ from mrsa_jax.secagg import (
     unmasking_risk,
 )
 from mrsa_jax.secagg.setting import RoundSetting, check_setting
+from mrsa_jax.secagg.thresholds import Thresholds
 
 Progress = Callable[[str, int, int], None]
 _SIGNERS = 2**32 - 1  # streams of signing keys, counted down from here: no client's id
@@ -47,7 +48,7 @@ def run(
     inputs: ArrayLike | list[object],
     adjacency: ArrayLike | list[object],
     survivors: ArrayLike | list[object],
-    thresholds: ArrayLike | list[int],
+    thresholds: Thresholds,
     modulus_bits: int | np.integer | None = None,
     *,
     modulus: int | np.integer | None = None,
@@ -72,8 +73,9 @@ def run(
             keys.
         survivors: bool[5, n], V0 to V4, nested: a client in V_s but not in V_(s+1)
             computes its message of step s, which never arrives.
-        thresholds: t_i, at least 1, one integer or [n]; above |Adj(i)| + 1 the secrets
-            of i can never be recovered.
+        thresholds: t_i, at least 1, one integer or [n], or the name of a rule,
+            "majority" or "remark4" (`secagg.check_round`); above |Adj(i)| + 1 the
+            secrets of i can never be recovered.
         modulus_bits: b of the ring of R = 2**b, 1 to 32; exactly one of this, `modulus`
             and `plan`.
         modulus: R: 2**b, or any integer in [2, 2**31).

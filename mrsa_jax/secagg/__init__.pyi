@@ -9,6 +9,7 @@ from ._conditions import (
 )
 from ._four_step import aggregate as aggregate
 from ._graph_rule import GraphRule as GraphRule, graph_rule as graph_rule
+from ._plan import PlannedRound as PlannedRound, RoundPlan as RoundPlan, plan as plan
 from ._ring_sum import pad_inputs as pad_inputs, ring_sum as ring_sum
 from ._round_costs import (
     RoundCosts as RoundCosts,

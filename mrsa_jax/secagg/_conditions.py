@@ -18,11 +18,12 @@ import numpy as np
 from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Int32
 
-from mrsa_jax._core.arrays import check_thresholds, host_array, on_device
+from mrsa_jax._core.arrays import host_array, on_device
 from mrsa_jax._core.factories import is_whole
 from mrsa_jax._core.status import FEWEST_IN_A_SUM
 from mrsa_jax._core.traced import is_traced, needs_values
 from mrsa_jax.graphs import check_adjacency, component_labels
+from mrsa_jax.secagg.thresholds import Thresholds, in_graphs
 from mrsa_watch._base.errors import require
 
 _Matrix = ArrayLike | Sequence[Any]
@@ -35,7 +36,7 @@ _Limits = Int32[Array, " n"]
 def is_reliable(
     adjacency: _Matrix,
     survivors: _Matrix,
-    thresholds: _Matrix,
+    thresholds: _Matrix | Thresholds,
 ) -> bool | Bool[np.ndarray | Array, "*rounds"]:
     """Return whether the sum over V_3 can be unmasked (Theorem 1).
 
@@ -47,8 +48,9 @@ def is_reliable(
     Args:
         adjacency: bool[n, n], symmetric, with a false diagonal.
         survivors: bool[5, n], rows V_0 to V_4, each within the one before.
-        thresholds: t_i, integers of at least 1, one for all or [n]; above |Adj(i)| + 1
-            the secrets of i can never be recovered.
+        thresholds: t_i, integers of at least 1, one for all or [n], or the name of a
+            rule (`check_round`); above |Adj(i)| + 1 the secrets of i can never be
+            recovered.
 
     Each may have leading axes for rounds; they broadcast against each other.
 
@@ -83,7 +85,7 @@ def is_reliable(
 def is_private(
     adjacency: _Matrix,
     survivors: _Matrix,
-    thresholds: _Matrix,
+    thresholds: _Matrix | Thresholds,
 ) -> bool | Bool[np.ndarray | Array, "*rounds"]:
     """Return whether no sum over a part of V_3 can be unmasked (Theorem 2).
 
@@ -127,7 +129,7 @@ def is_private(
 def learned_sets(
     adjacency: _Matrix,
     survivors: _Matrix,
-    thresholds: _Matrix,
+    thresholds: _Matrix | Thresholds,
 ) -> Bool[np.ndarray, "sets clients"]:
     """Return the sets of clients whose sums can be unmasked, one a row.
 
@@ -160,7 +162,7 @@ def learned_sets(
 
 @needs_values
 def unmasking_risk(
-    adjacency: _Matrix, thresholds: _Matrix
+    adjacency: _Matrix, thresholds: _Matrix | Thresholds
 ) -> Bool[np.ndarray, " clients"]:
     """Return the clients that the attack in CCESA's Appendix F can unmask.
 
@@ -199,7 +201,7 @@ def unmasking_risk(
     Source: CCESA, Appendix F; Remark 4 sets t just above the limit at the mean degree.
     """
     matrix = np.asarray(check_adjacency(adjacency))
-    limits = check_thresholds(thresholds, "thresholds", len(matrix))
+    limits = in_graphs(thresholds, "thresholds", matrix)
     return can_be_unmasked(matrix, limits)
 
 
@@ -214,7 +216,7 @@ def can_be_unmasked(
 def check_round(
     adjacency: _Matrix,
     survivors: _Matrix,
-    thresholds: _Matrix,
+    thresholds: _Matrix | Thresholds,
 ) -> tuple[
     Bool[np.ndarray, "clients clients"],
     Bool[np.ndarray, "5 clients"],
@@ -225,7 +227,9 @@ def check_round(
     Args:
         adjacency: bool[n, n], symmetric, with a false diagonal.
         survivors: bool[5, n], rows V_0 to V_4, each within the one before.
-        thresholds: Integers in [1, 2^31), one for all or [n].
+        thresholds: Integers in [1, 2^31), one for all or [n]; or "majority", more than
+            half of each neighbourhood, floor((|Adj(i)| + 1) / 2) + 1 and at least 2; or
+            "remark4", `share_threshold` at the fraction of pairs that are joined.
 
     Returns:
         bool[n, n], bool[5, n] and int32[n].
@@ -246,7 +250,7 @@ def check_round(
     require(
         alive.ndim == 2, "survivors", f"must have shape (5, {clients})", alive.shape
     )
-    limits = check_thresholds(thresholds, "thresholds", clients)
+    limits = in_graphs(thresholds, "thresholds", matrix)
     return matrix, alive, np.broadcast_to(limits, (clients,)).copy()
 
 
@@ -279,13 +283,13 @@ def _check_survivors(survivors: _Matrix, clients: int) -> Any:
 def check_rounds(
     adjacency: _Matrix,
     survivors: _Matrix,
-    thresholds: _Matrix,
+    thresholds: _Matrix | Thresholds,
 ) -> tuple[Any, Any, Any]:
     """Check one round or, along leading axes, many; arrays may be traced."""
     graphs = check_adjacency(adjacency, batch=True)
     clients = graphs.shape[-1]
     alive = _check_survivors(survivors, clients)
-    limits = check_thresholds(thresholds, "thresholds", clients, batch=True)
+    limits = in_graphs(thresholds, "thresholds", graphs, batch=True)
     return graphs, alive, limits
 
 

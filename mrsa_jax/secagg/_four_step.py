@@ -42,6 +42,7 @@ from mrsa_jax.secagg.outcome import AggregateResult, StepReport, Transcript, jud
 from mrsa_jax.secagg.plans import SegmentPlan
 from mrsa_jax.secagg.seeds import Seeds, key_material, padded_length, seeds_of_pairs
 from mrsa_jax.secagg.setting import RoundSetting, check_setting
+from mrsa_jax.secagg.thresholds import Thresholds
 from mrsa_watch._base.errors import require
 
 # First nonce word of a derivation, after those of `seeds`: secret keys and sharing
@@ -60,7 +61,7 @@ def aggregate(
     inputs: ArrayLike | list[object],
     adjacency: ArrayLike | list[object],
     survivors: ArrayLike | list[object],
-    thresholds: ArrayLike | list[int],
+    thresholds: Thresholds,
     modulus_bits: Whole | None = None,
     *,
     modulus: Whole | None = None,
@@ -88,8 +89,9 @@ def aggregate(
         adjacency: bool[n, n], symmetric with an empty diagonal: who shares secrets and
             pads.
         survivors: bool[5, n], V0 to V4, nested: whose message of each step arrives.
-        thresholds: t_i, at least 1, one integer or [n]; above |Adj(i)| + 1 the secrets
-            of i can never be recovered.
+        thresholds: t_i, at least 1, one integer or [n], or the name of a rule,
+            "majority" or "remark4" (`secagg.check_round`); above |Adj(i)| + 1 the
+            secrets of i can never be recovered.
         modulus_bits: b of the ring of R = 2**b, 1 to 32; exactly one of this, `modulus`
             and `plan`.
         modulus: R: 2**b, or any integer in [2, 2**31).

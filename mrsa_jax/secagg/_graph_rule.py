@@ -17,7 +17,7 @@ import numpy as np
 from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Int32, Key
 
-from mrsa_jax._core.arrays import check_thresholds, on_device
+from mrsa_jax._core.arrays import on_device
 from mrsa_jax._core.pytrees import pytree, static
 from mrsa_jax._core.round_rules import (
     LearntRound,
@@ -32,6 +32,7 @@ from mrsa_jax._core.status import Status
 from mrsa_jax._core.traced import needs_values
 from mrsa_jax.graphs import GraphModel
 from mrsa_jax.secagg._conditions import learnt_components
+from mrsa_jax.secagg.thresholds import Thresholds, before_graphs, more_than_half
 from mrsa_watch._base.errors import check_integer, require
 from mrsa_watch._base.values import by_value
 
@@ -92,9 +93,7 @@ class GraphRule:
         count = adjacency.shape[0]
         if self.threshold is not None:
             return jnp.broadcast_to(self.threshold, (count,))
-        degree = jnp.sum(adjacency, axis=1, dtype=jnp.int32)
-        # with t = 1, a client without neighbours would reveal its input
-        return jnp.maximum((degree + 1) // 2 + 1, 2)
+        return more_than_half(jnp.sum(adjacency, axis=1, dtype=jnp.int32))
 
     def decide(
         self,
@@ -157,7 +156,7 @@ def graph_rule(
     graph: GraphModel,
     num_clients: int | np.integer,
     *,
-    threshold: ArrayLike | Sequence[int] | None = None,
+    threshold: Thresholds = "majority",
     policy: SplitPolicy = "ignore",
     blocks: ArrayLike | Sequence[int] = 1,
     keeps_blocks: bool = False,
@@ -173,9 +172,10 @@ def graph_rule(
     Args:
         graph: E.g. `graphs.erdos_renyi(n, p)`; n is the largest cohort.
         num_clients: N, clients of the population, at least n.
-        threshold: t, one for all or [n] by slot (`share_threshold` is Remark 4's); None
-            for more than half of each client's neighbourhood, floor((|Adj(i)| + 1) /
-            2) + 1, at which the unmasking attack is impossible.
+        threshold: t, one for all or [n] by slot; "majority" for more than half of each
+            client's neighbourhood, floor((|Adj(i)| + 1) / 2) + 1, at which the
+            unmasking attack is impossible; "remark4" for `share_threshold` at the
+            graph's p.
         policy: What happens to a block that loses a member before V3
             (`selection.learnt_sums`).
         blocks: T, for blocks i // T of client i; or [N], the number of each client's
@@ -191,8 +191,9 @@ def graph_rule(
         nothing new.
 
     Raises:
-        ConfigurationError: If a threshold is below 1 or not an integer, a size does not
-            fit, or the policy is unknown.
+        ConfigurationError: If a threshold is below 1, not an integer or no rule, a size
+            does not fit, the policy is unknown, or "remark4" is used with a graph that
+            is neither `erdos_renyi` nor `complete`.
 
     Edge cases: fewer than two inputs give `TOO_FEW_SURVIVORS`, a policy that leaves
     fewer than two `ABORTED`; a threshold above |Adj(i)| + 1 is never reached.
@@ -227,8 +228,7 @@ def graph_rule(
     require(
         slots <= clients, "num_clients", "must be at least the graph's", clients, slots
     )
-    bounds = None
-    if threshold is not None:
-        bounds = on_device(check_thresholds(threshold, "threshold", slots))
+    limits = before_graphs(threshold, "threshold", graph)
+    bounds = None if limits is None else on_device(limits)
     labels, split_policy = block_labels(blocks, clients), check_policy(policy)
     return GraphRule(graph, bounds, labels, split_policy, bool(keeps_blocks))

@@ -24,6 +24,7 @@ from mrsa_jax.modular import check_modulus
 from mrsa_jax.secagg._conditions import check_rounds
 from mrsa_jax.secagg.lists import without_lonely
 from mrsa_jax.secagg.plans import Block, SegmentPlan, memberships, segment_plan
+from mrsa_jax.secagg.thresholds import Thresholds
 from mrsa_watch._base.errors import check_integer, require
 from mrsa_watch._base.html import finding, telling
 
@@ -117,7 +118,7 @@ class RoundCosts:
 def round_costs(
     adjacency: ArrayLike | Sequence,
     survivors: ArrayLike | Sequence,
-    thresholds: ArrayLike | Sequence,
+    thresholds: Thresholds,
     dim: Whole | None = None,
     modulus: Whole | None = None,
     *,
@@ -132,7 +133,8 @@ def round_costs(
         survivors: bool[..., 5, n], V0 to V4, each within the one before: whose messages
             arrive. Of a round that fails these are `transcript.survivors`, without
             those who refused.
-        thresholds: t_i, one integer or [..., n], at least 1.
+        thresholds: t_i, one integer or [..., n], at least 1, or the name of a rule
+            (`check_round`).
         dim: Residues of each input, at least 1.
         modulus: R of the ring.
         plan: Blocks of the round, instead of `dim` and `modulus` for one block of

@@ -20,6 +20,7 @@ from mrsa_jax.secagg._conditions import check_round
 from mrsa_jax.secagg.lists import heeded, holders
 from mrsa_jax.secagg.plans import Block, SegmentPlan, only_total, segment_plan
 from mrsa_jax.secagg.seeds import Seeds
+from mrsa_jax.secagg.thresholds import Thresholds
 from mrsa_watch._base.html import Markup, card, finding, shown, table
 from mrsa_watch._base.values import by_value
 
@@ -216,7 +217,7 @@ class PlanOutcome(NamedTuple):
 def plan_outcome(
     adjacency: ArrayLike | Sequence[object],
     survivors: ArrayLike | Sequence[object],
-    thresholds: ArrayLike | Sequence[object],
+    thresholds: Thresholds,
     plan: SegmentPlan,
 ) -> PlanOutcome:
     """Decide what becomes of a round over many blocks, from sets alone.
@@ -235,7 +236,8 @@ def plan_outcome(
     Args:
         adjacency: bool[n, n], symmetric, with a false diagonal.
         survivors: bool[5, n], V_0 to V_4, nested.
-        thresholds: t_i, at least 1, one integer or [n].
+        thresholds: t_i, at least 1, one integer or [n], or the name of a rule
+            (`check_round`).
         plan: Blocks; each client in at least one.
 
     Returns:

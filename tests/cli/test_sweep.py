@@ -255,3 +255,30 @@ def test_cells_that_make_no_sense(text, message, tmp_path, capsys):
     path.write_text(text)
     assert main(["sweep", str(path), "--out", str(tmp_path / "out"), "--dry-run"]) == 2
     assert message in " ".join(capsys.readouterr().err.split())
+
+
+@pytest.mark.long
+def test_rules_for_thresholds_are_an_axis(tmp_path):
+    text = """
+command = "secagg"
+graph = "erdos_renyi"
+connection_probability = 0.4
+trials = 200
+step_dropout_rate = 0.03
+[grid]
+num_clients = [20, 30]
+threshold = ["majority", "remark4", 19]
+"""
+    results = results_of(text, tmp_path / "out")
+    assert results["threshold"].values.tolist() == ["majority", "remark4", "19"]
+    for n in (20, 30):
+        for name, t, used in (
+            ("majority", "majority", 0),
+            ("remark4", "remark4", secagg.share_threshold(n, 0.4)),
+            ("19", 19, 19),
+        ):
+            cell = results.sel(num_clients=n, threshold=name)
+            alone = secagg.failure_rates(0, n, 0.4, 0.03, t, 200)
+            assert int(cell["no_sum_count"]) == alone.no_sum.count
+            assert int(cell["threshold_used"]) == used
+            assert np.isnan(cell["log10_unreliable_theorem_5"]) == (used == 0)

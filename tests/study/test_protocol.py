@@ -114,7 +114,7 @@ def test_a_protocol_that_makes_no_sense_is_refused_without_jax(
         (
             ProtocolConfig("harary", degree=4),
             "bernoulli:0.2",
-            "`graph` must be complete, with no threshold given, where cohorts differ "
+            "`graph` must be complete, with majorities as thresholds, where cohorts differ "
             "in size",
         ),
         (

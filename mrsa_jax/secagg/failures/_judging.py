@@ -62,7 +62,7 @@ def default_chunk(num_clients: int) -> int:
 def judge_trials(
     graph: GraphModel,
     steps: StepDropout,
-    thresholds: np.ndarray,
+    thresholds: np.ndarray | None,
     key: Array,
     first: int,
     count: int,
@@ -71,9 +71,10 @@ def judge_trials(
 ) -> Judged:
     """Judge trials first, ..., first + count - 1, of a chunk at most.
 
-    With a mesh the chunk is dealt out to its devices, of which it is a multiple.
+    With a mesh the chunk is dealt out to its devices, of which it is a multiple. No
+    thresholds are majorities of the neighbourhoods.
     """
-    limits = on_device(thresholds)
+    limits = None if thresholds is None else on_device(thresholds)
     if mesh is None:
         drawn = draw_arrays(graph, steps, key, jnp.uint32(first), chunk)
         judged = judge_arrays(*drawn, limits)
@@ -130,12 +131,12 @@ def _draw_over_mesh(
 
 @functools.partial(jax.jit, static_argnames="mesh")
 def _judge_drawn_over_mesh(
-    thresholds: Array,
+    thresholds: Array | None,
     adjacency: Array,
     survivors: Array,
     mesh: Mesh,
 ) -> Judged:
-    def judge(thresholds: Array, adjacency: Array, survivors: Array) -> Judged:
+    def judge(thresholds: Array | None, adjacency: Array, survivors: Array) -> Judged:
         return judge_arrays(adjacency, survivors, thresholds)
 
     judged: Judged = spread(judge, mesh, 1, 2)(thresholds, adjacency, survivors)
@@ -146,8 +147,8 @@ def _judge_drawn_over_mesh(
 def judge_arrays(
     adjacency: Bool[Array, "trials n n"],
     survivors: Bool[Array, "trials 5 n"],
-    thresholds: Int32[Array, " n"],
+    thresholds: Int32[Array, " n"] | None,
 ) -> Judged:
-    """Judge drawn rounds."""
+    """Judge drawn rounds; no thresholds are majorities of the neighbourhoods."""
     judged = jax.vmap(verdict, (0, 0, None))(adjacency, survivors, thresholds)
     return Judged(judged.byte, jnp.sum(survivors[:, 3], axis=1, dtype=jnp.int32))

@@ -17,7 +17,6 @@ from jax.typing import ArrayLike
 
 from mrsa_jax import graphs
 from mrsa_jax._core.array_types import PRNGKey, Whole
-from mrsa_jax._core.arrays import check_thresholds
 from mrsa_jax._core.batches import within_memory
 from mrsa_jax._core.mesh import checked_mesh
 from mrsa_jax._core.statistics import binomial_interval
@@ -26,6 +25,7 @@ from mrsa_jax._core.streams import MAX_PAIRED, as_key, check_chances
 from mrsa_jax._core.traced import needs_values
 from mrsa_jax.availability import StepDropout, independent_steps
 from mrsa_jax.secagg.failures import _judging, _verdicts
+from mrsa_jax.secagg.thresholds import Thresholds, before_graphs
 from mrsa_watch._base.errors import check_chance, check_integer, require
 from mrsa_watch._base.html import number, telling, told
 from mrsa_watch._base.values import by_value
@@ -123,7 +123,7 @@ def failure_rates(
     n: Whole,
     p: ArrayLike,
     q: ArrayLike | list[object] | tuple[object, ...],
-    t: ArrayLike | list[int] | tuple[int, ...],
+    t: Thresholds,
     num_trials: Whole,
     *,
     chunk_size: Whole | None = None,
@@ -143,7 +143,9 @@ def failure_rates(
         n: Clients, at least 2.
         p: Chance of an edge, in [0, 1]; 1 is SecAgg.
         q: Chance to leave at one of the four steps, in [0, 1], for everybody or [n].
-        t: Shares that rebuild a secret, an integer of at least 1, or int[n].
+        t: Shares that rebuild a secret: "majority" for more than half of each client's
+            neighbourhood, "remark4" for `share_threshold(n, p)`, an integer of at least
+            1, or int[n].
         num_trials: Rounds, at least 1.
         chunk_size: Rounds held at once; by default megabytes of them, or what fills an
             accelerator, and half if its memory does not hold that. Results do not
@@ -189,12 +191,12 @@ def failure_rates(
         f"must be one rate or {n}, one for each client",
         f"shape {losses.shape}",
     )
-    limits = thresholds_of(t, "t", n)
+    before_graphs(t, "t", graph)
     return failure_rates_of(
         seed,
         graph,
         independent_steps(losses),
-        limits,
+        t,
         num_trials,
         chunk_size=chunk_size,
         progress=progress,
@@ -208,7 +210,7 @@ def failure_rates_of(
     seed: int | PRNGKey,
     graph: graphs.GraphModel,
     steps: StepDropout,
-    thresholds: ArrayLike | list[int] | tuple[int, ...],
+    thresholds: Thresholds,
     num_trials: Whole,
     *,
     chunk_size: Whole | None = None,
@@ -223,7 +225,8 @@ def failure_rates_of(
         graph: How a round's graph is drawn, e.g. `mrsa_jax.graphs.harary(100, 20)`.
         steps: Who survives the steps, e.g.
             `mrsa_jax.availability.independent_steps(0.02)`.
-        thresholds: An integer of at least 1 for all, or int[n].
+        thresholds: "majority" or "remark4" (as `graph_rule`), an integer of at least 1
+            for all, or int[n].
         num_trials: Rounds, at least 1.
         chunk_size: Rounds held at once. Results do not depend on it.
         progress: Called as `progress(done, num_trials)` after each chunk.
@@ -260,7 +263,7 @@ def failure_rates_of(
     require(
         isinstance(steps, StepDropout), "steps", "must be a step dropout model", steps
     )
-    limits = thresholds_of(thresholds, "thresholds", graph.num_clients)
+    limits = limits_of(thresholds, "thresholds", graph)
     rates = getattr(steps, "thresholds", None)
     shape = () if rates is None else tuple(rates.shape[1:])
     require(
@@ -303,10 +306,14 @@ def failure_rates_of(
     return within_memory(counted, chunk, "chunk_size", what)
 
 
-def thresholds_of(value: object, argument: str, num_clients: int) -> np.ndarray:
-    """Return thresholds as int32[n], or raise naming `argument`."""
-    limits = check_thresholds(value, argument, num_clients)
-    return np.broadcast_to(limits, (num_clients,)).copy()
+def limits_of(
+    value: object, argument: str, graph: graphs.GraphModel
+) -> np.ndarray | None:
+    """Return thresholds as int32[n], None for majorities; or raise."""
+    limits = before_graphs(value, argument, graph)
+    if limits is None:
+        return None
+    return np.broadcast_to(limits, (graph.num_clients,)).copy()
 
 
 def _summary(

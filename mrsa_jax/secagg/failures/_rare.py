@@ -8,9 +8,9 @@ by counting. Here rounds are drawn given one failure and weighted back exactly
 from __future__ import annotations
 
 import dataclasses
-import functools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 from jax.typing import ArrayLike
@@ -24,9 +24,9 @@ from mrsa_jax._core.traced import needs_values
 from mrsa_jax.secagg.failures import _verdicts
 from mrsa_jax.secagg.failures._judging import default_chunk
 from mrsa_jax.secagg.failures._monte_carlo import (
+    limits_of,
     rounds_with,
     rows_of_rates,
-    thresholds_of,
 )
 from mrsa_jax.secagg.failures._planted import (
     Planted,
@@ -36,8 +36,10 @@ from mrsa_jax.secagg.failures._planted import (
     plant_cuts,
     plant_lost_secrets,
 )
+from mrsa_jax.secagg.failures._theory import losses_by_step
 from mrsa_jax.secagg.failures._theory_exact import log_disconnection_probability
 from mrsa_jax.secagg.failures.tails import log_chance, log_sum
+from mrsa_jax.secagg.thresholds import Thresholds
 from mrsa_watch._base.errors import check_chance, check_integer, require
 from mrsa_watch._base.html import telling, told
 from mrsa_watch._base.values import by_value
@@ -144,8 +146,8 @@ def rare_failure_rates(
     seed: int | Key[Array, ""],
     n: int | np.integer,
     p: ArrayLike,
-    q: ArrayLike,
-    t: ArrayLike | list[int] | tuple[int, ...],
+    q: ArrayLike | Sequence[float],
+    t: Thresholds,
     num_trials: int | np.integer,
     *,
     progress: Callable[[int, int], object] | None = None,
@@ -170,8 +172,9 @@ def rare_failure_rates(
         seed: Integer or typed key.
         n: Clients, at least 2.
         p: Chance of an edge, in [0, 1].
-        q: Chance to leave at one of the four steps, in [0, 1], for everybody.
-        t: Shares that rebuild a secret, an integer of at least 1, or int[n].
+        q: Chance to leave at a step, in [0, 1], for all four or [4] by step; the same
+            for every client.
+        t: As for `failure_rates`.
         num_trials: Rounds drawn for each of the two, at least 1.
         progress: Called as `progress(done, 2 * num_trials)` after each chunk.
 
@@ -182,7 +185,8 @@ def rare_failure_rates(
     Raises:
         ConfigurationError: If an argument is out of range or of the wrong kind.
 
-    Cost: as `failure_rates`, and n^2 numbers of memory.
+    Cost: as `failure_rates`, and n^2 / 2 numbers of memory, 3 n more for each different
+    t.
 
     Examples:
         >>> import mrsa_jax as mj
@@ -198,20 +202,21 @@ def rare_failure_rates(
     problems" (1983), over the unions that the proofs of CCESA's Theorems 5 and 6 bound.
     """
     n = check_integer(n, "n", 2)
-    p, q = check_chance(p, "p"), check_chance(q, "q")
-    limits = thresholds_of(t, "t", n)
+    p, rates = check_chance(p, "p"), losses_by_step(q)
     key = as_key(seed)
     trials = check_integer(num_trials, "num_trials", 1, 2**32 - 1)
     require(
         progress is None or callable(progress), "progress", "must be callable", progress
     )
     graph = graphs.erdos_renyi(n, p)
+    limits = limits_of(t, "t", graph)
     chunk = min(at_once("planted", _PLANTED_BYTES * n), default_chunk(n))
-    cuts = isolated_cuts(n, p, q)
-    lost = lost_secrets(n, p, q, limits)
+    cuts = isolated_cuts(n, p, rates)
+    lost = lost_secrets(n, p, rates, limits)
 
     def bytes_seen(
-        table: np.ndarray,
+        log_weights: np.ndarray,
+        table: Any,
         plant: Callable[..., Planted],
         stream: int,
         done: int,
@@ -223,8 +228,8 @@ def rare_failure_rates(
             counts = np.zeros(256, np.int64)
             for first in range(0, trials, chunk):
                 count = min(chunk, trials - first)
-                if table.max() > -math.inf:
-                    rounds = plant(its_key, first, chunk, table, q)
+                if log_weights.max() > -math.inf:
+                    rounds = plant(its_key, first, chunk, table, rates)
                     judged = judge_planted(graph, rounds, limits, its_key, first, count)
                     counts += np.bincount(judged, minlength=256)
                 if progress is not None:
@@ -233,17 +238,18 @@ def rare_failure_rates(
 
         return within_memory(counted, chunk, "n", f"judging rounds of {n:,} clients")
 
-    by_cut = bytes_seen(cuts, plant_cuts, _PRIVACY, 0)
-    plant_lost = functools.partial(plant_lost_secrets, p=p)
-    by_client = bytes_seen(lost, plant_lost, _RELIABILITY, trials)
+    by_cut = bytes_seen(cuts, cuts, plant_cuts, _PRIVACY, 0)
+    by_client = bytes_seen(
+        lost.log_weights, lost, plant_lost_secrets, _RELIABILITY, trials
+    )
     # rounds in which the planted failure is the first one of its kind
     first_cuts = np.where(np.arange(256) & _verdicts.PLANTED_FIRST, by_cut, 0)
     exposed = rounds_with(first_cuts, _verdicts.NOT_PRIVATE)
     first_lost = rounds_with(by_client, _verdicts.PLANTED_FIRST)
-    log_disconnected = log_disconnection_probability(n, p, q)
+    log_disconnected = log_disconnection_probability(n, p, rates)
     return RareFailureRates(
         trials=trials,
-        unreliable=RareRate.of(log_sum(lost.ravel()), first_lost, trials),
+        unreliable=RareRate.of(log_sum(lost.log_weights.ravel()), first_lost, trials),
         not_private=RareRate.of(log_disconnected, exposed, int(first_cuts.sum())),
         log_disconnected=log_disconnected,
         log_cuts=log_sum(cuts.ravel()),

@@ -20,6 +20,7 @@ from jaxtyping import Array
 from mrsa_jax._core.array_types import Whole
 from mrsa_jax._core.arrays import on_device
 from mrsa_jax._core.factories import is_chance, nan_unless
+from mrsa_jax._core.streams import check_chances
 from mrsa_jax._core.traced import is_traced
 from mrsa_jax.secagg.failures.tails import (
     log_binomials,
@@ -339,9 +340,21 @@ def _privacy_bound_traced(n: int, p: object, q: object) -> Array:
     )
 
 
-def _log_arrivals(n: int, q: float) -> np.ndarray:
-    """Return log P(|V3| = m) for m = 0..n."""
-    return log_pmf(n, (1.0 - q) ** 3, q * (3.0 - 3.0 * q + q * q))
+def _log_arrivals(n: int, q: float | np.ndarray) -> np.ndarray:
+    """Return log P(|V3| = m) for m = 0..n; q is one rate, or four by step."""
+    first, second, third = np.broadcast_to(q, (4,))[:3].tolist()
+    stays = (1.0 - first) * (1.0 - second)
+    # 1 - (1 - q)^3, added up so that a small q does not cancel
+    missed = first + (1.0 - first) * second + stays * third
+    return log_pmf(n, stays * (1.0 - third), missed)
+
+
+def losses_by_step(q: object) -> np.ndarray:
+    """Return the four chances to leave at a step, of one for all steps or of four."""
+    rates = check_chances(q, "q")
+    rule = "must be one rate, or four: one for each step"
+    require(rates.shape in ((), (4,)), "q", rule, f"shape {rates.shape}")
+    return np.broadcast_to(rates, (4,))
 
 
 def _log_cuts(m: int, log_missing: float, factorials: np.ndarray) -> float:

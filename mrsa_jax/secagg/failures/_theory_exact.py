@@ -9,13 +9,20 @@ Sections 4.2, C, F.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 from jax.typing import ArrayLike
 
 from mrsa_jax._core.array_types import Whole
+from mrsa_jax._core.arrays import check_thresholds
 from mrsa_jax._core.status import FEWEST_IN_A_SUM
-from mrsa_jax.secagg.failures._theory import _log_arrivals, check_threshold
+from mrsa_jax.secagg.failures._theory import (
+    _log_arrivals,
+    check_threshold,
+    losses_by_step,
+    share_threshold,
+)
 from mrsa_jax.secagg.failures.tails import (
     log_chance,
     log_factorials,
@@ -23,7 +30,9 @@ from mrsa_jax.secagg.failures.tails import (
     log_sum,
     log_tail_above,
     log_tail_below,
+    log_tails_below,
 )
+from mrsa_jax.secagg.thresholds import Thresholds, check_rule, more_than_half
 from mrsa_watch._base.errors import check_chance, check_integer
 
 
@@ -69,8 +78,8 @@ def exact_reliability_union_bound(
 def log_reliability_first_moment(
     n: Whole,
     p: ArrayLike,
-    q: ArrayLike,
-    t: ArrayLike,
+    q: ArrayLike | Sequence[float],
+    t: Thresholds,
 ) -> float:
     r"""Return the log of the expected number of clients with a lost secret.
 
@@ -79,23 +88,27 @@ def log_reliability_first_moment(
     By Theorem 1, a round is unreliable if and only if there is such a client, so this
     is the sharpest union bound: for each client in V3, and for each of V2 \\ V3 with a
     neighbour in V3, the chance that fewer than t shares come back, its own included
-    while it is there.
+    while it is there. The chance is a sum over the client's degrees: P(degree = k)
+    times a binomial tail of the k neighbours that last to the end.
 
     Args:
         n: Clients, at least 2.
         p: Probability of an edge, in [0, 1].
-        q: Probability to leave at one of the four steps, in [0, 1].
-        t: Secret shares that rebuild a secret, a real number of at least 1.
+        q: Probability to leave at a step, in [0, 1], for all four or [4] by step.
+        t: Secret shares that rebuild a secret: "majority" for more than half of each
+            client's neighbourhood, "remark4" for `share_threshold(n, p)`, a real number
+            of at least 1, or integers [n].
 
     Returns:
         Natural logarithm of the expected number, above 0.0 where more than one is
         expected (so not itself a probability); -inf for zero.
 
     Raises:
-        ConfigurationError: If an argument is out of range or no number.
+        ConfigurationError: If an argument is out of range, no number or no rule.
 
     Examples:
         >>> import mrsa_jax as mj
+        >>> import math
         >>> failures = mj.secagg.failures
         >>> failures.log_reliability_first_moment(
         ...     50, 0.5, 0.0, 1
@@ -106,33 +119,59 @@ def log_reliability_first_moment(
         ...     *setting
         ... ) < failures.exact_reliability_union_bound(*setting)
         True
+        >>> q = 1 - 0.9**0.25  # of one step, 10 % in all
+        >>> sparse = failures.log_reliability_first_moment(1000, 0.04, q, "majority")
+        >>> f"{math.exp(sparse):.1e} lost secrets per round at p = .04"
+        '5.0e-06 lost secrets per round at p = .04'
 
     Source: CCESA, Theorem 1 and Definition 3, by linearity of expectation; differs from
     the paper's proofs, which drop the client's own share.
     """
     n = check_integer(n, "n", 2)
-    p, q = check_chance(p, "p"), check_chance(q, "q")
-    # linearity of expectation: n clients of one law
-    return math.log(n) + log_sum(np.asarray(_lost_secrets(n, p, q, check_threshold(t))))
+    p, rates = check_chance(p, "p"), losses_by_step(q)
+    law = np.arange(n), log_pmf(n - 1, p)
+    if isinstance(t, str):
+        chosen = check_rule(t, "t")
+        limit = None if chosen == "majority" else float(share_threshold(n, p))
+        return math.log(n) + log_lost_secret(law, rates, limit)
+    if np.ndim(t) == 0:
+        return math.log(n) + log_lost_secret(law, rates, check_threshold(t))
+    limits, counts = np.unique(check_thresholds(t, "t", n), return_counts=True)
+    chances = [log_lost_secret(law, rates, float(limit)) for limit in limits]
+    return log_sum(np.log(counts) + np.asarray(chances))
 
 
-def _lost_secrets(n: int, p: float, q: float, t: float) -> tuple[float, float, float]:
-    """Return the logs of the chances that one client's secret is needed and lost.
+def log_lost_secret(
+    law: tuple[np.ndarray, np.ndarray], rates: np.ndarray, limit: float | None
+) -> float:
+    """Return the log of the chance that one client's secret is needed and lost.
 
-    In turn for a client in V4, in V3 but not in V4, and in V2 but not in V3.
+    Args:
+        law: Degrees int[k] of the client, and the log of each one's probability.
+        rates: float64[4], the chance to leave at each step.
+        limit: t, or None for more than half of the neighbourhood.
     """
-    stays = 1.0 - q
-    lasts = p * stays**4
-    # binomial(n - 1, lasts): neighbours that last to the end
-    few = log_tail_below(n - 1, lasts, t)
+    degrees, weights = law
+    stays = np.cumprod(1.0 - rates)  # in V1 to V4
+    t = more_than_half(degrees) if limit is None else math.ceil(limit)
+    lasts = float(stays[3])
+    few = log_sum(weights + log_tails_below(degrees, lasts, t + 0 * degrees))
+    fewer = log_sum(weights + log_tails_below(degrees, lasts, t - 1 + 0 * degrees))
     # A client of V2 \ V3 without a neighbour in V3 is not needed; it has no share left
     # at all.
-    alone = (n - 1) * log_chance(1.0 - p * stays**3)
+    log_missing = log_chance(1.0 - float(stays[2]))
+    apart = np.where(degrees > 0, np.maximum(degrees, 1) * log_missing, 0.0)
+    alone = log_sum(weights + apart)
     needed = few + math.log(-math.expm1(alone - few)) if alone < few else -math.inf
-    return (
-        4 * log_chance(stays) + log_tail_below(n - 1, lasts, t - 1.0),
-        3 * log_chance(stays) + log_chance(q) + few,
-        2 * log_chance(stays) + log_chance(q) + needed,
+    at_input, at_end = (stays[1] * rates[2], stays[2] * rates[3])
+    return log_sum(
+        np.asarray(
+            [
+                log_chance(lasts) + fewer,
+                log_chance(float(at_end)) + few,
+                log_chance(float(at_input)) + needed,
+            ]
+        )
     )
 
 
@@ -184,7 +223,7 @@ def unmasking_bound(n: Whole, p: ArrayLike, t: ArrayLike) -> float:
 def log_disconnection_probability(
     n: Whole,
     p: ArrayLike,
-    q: ArrayLike,
+    q: ArrayLike | Sequence[float],
 ) -> float:
     """Return the log of the exact chance that G_3 is disconnected.
 
@@ -195,7 +234,7 @@ def log_disconnection_probability(
     Args:
         n: Clients, at least 2. Time grows as n^2: about 0.2 s for 1,000.
         p: Chance of an edge, in [0, 1].
-        q: Chance to leave at one step, in [0, 1].
+        q: Chance to leave at a step, in [0, 1], for all four or [4] by step.
 
     Returns:
         Natural logarithm, at most 0.0, to about 1e-11 relative in the chance itself;
@@ -223,7 +262,7 @@ def log_disconnection_probability(
     n = check_integer(n, "n", 2)
     p = check_chance(p, "p")
     return min(
-        0.0, log_sum(_log_arrivals(n, check_chance(q, "q")) + log_disconnected(n, p))
+        0.0, log_sum(_log_arrivals(n, losses_by_step(q)) + log_disconnected(n, p))
     )
 
 

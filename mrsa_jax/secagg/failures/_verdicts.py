@@ -14,6 +14,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Int32, UInt8, UInt32
 
 from mrsa_jax._core.status import FEWEST_IN_A_SUM
+from mrsa_jax.secagg.thresholds import more_than_half
 
 # Bits of a round's byte.
 UNRELIABLE = 1
@@ -28,6 +29,7 @@ _Graph = Bool[Array, "n n"]
 _Alive = Bool[Array, "5 n"]
 _Clients = Bool[Array, " n"]
 _Limits = Int32[Array, " n"]
+_Rule = _Limits | None  # None: more than half of each neighbourhood
 _Rows = UInt32[Array, "n words"]
 _Set = UInt32[Array, " words"]
 
@@ -46,9 +48,10 @@ class Verdict(NamedTuple):
     first: _Set
 
 
-def verdict(adjacency: _Graph, survivors: _Alive, thresholds: _Limits) -> Verdict:
+def verdict(adjacency: _Graph, survivors: _Alive, rule: _Rule) -> Verdict:
     """Judge one round."""
     rows = _packed(adjacency)
+    thresholds = more_than_half(_sizes(rows)) if rule is None else rule
     silent, lost = _silent_and_lost(rows, survivors, thresholds)
     components = _components(rows, survivors, silent)
     apart = components.num_parts > 1
@@ -67,7 +70,7 @@ def verdict(adjacency: _Graph, survivors: _Alive, thresholds: _Limits) -> Verdic
 def planted_byte(
     adjacency: _Graph,
     survivors: _Alive,
-    thresholds: _Limits,
+    rule: _Rule,
     cut: _Clients,
     client: Int32[Array, ""],
 ) -> UInt8[Array, ""]:
@@ -76,7 +79,7 @@ def planted_byte(
     A client if it is the first whose secret is needed and lost; without one (-1), a cut
     of V3 if it parts the component of V3's first client from the rest.
     """
-    judged = verdict(adjacency, survivors, thresholds)
+    judged = verdict(adjacency, survivors, rule)
     first_lost = judged.lost.any() & (
         jnp.argmax(judged.lost).astype(jnp.int32) == client
     )

@@ -441,9 +441,10 @@ def build_rule(
     size, block = sizes_of(selector)
     n = selector.num_clients if size is None else size
     # any number of clients suits a complete graph whose threshold is a majority
-    free = Graph.parse(protocol.graph).row.is_complete and protocol.threshold is None
+    usual = protocol.threshold in (None, "majority")
+    free = Graph.parse(protocol.graph).row.is_complete and usual
     rule = (
-        "must be complete, with no threshold given, where cohorts differ in size (a "
+        "must be complete, with majorities as thresholds, where cohorts differ in size (a "
         "selector that "
         "asks K clients or nobody shows this by an attribute `cohort_size`)"
     )
@@ -468,8 +469,8 @@ def build_rule(
     if threshold is not None:
         check_reachable(threshold, n)
         check_threshold(protocol, threshold, least_safe_threshold(graph, n))
-    elif graph.degree(n) is None:
-        threshold = least_safe_threshold(graph, n)
+    else:
+        threshold = "remark4" if graph.degree(n) is None else "majority"
     return secagg.graph_rule(
         graph.build(n),
         selector.num_clients,

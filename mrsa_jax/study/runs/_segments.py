@@ -13,10 +13,11 @@ from typing import Any
 
 import numpy as np
 
-from mrsa_jax import hetero, quantize
-from mrsa_jax._core.status import Status
+from mrsa_jax import graphs, hetero, quantize
+from mrsa_jax._core.status import Status, ThresholdRule
 from mrsa_jax._core.streams import Stream, as_key, fold
 from mrsa_jax.availability import assign_rates
+from mrsa_jax.secagg.thresholds import before_graphs
 from mrsa_jax.selection import Selector
 from mrsa_jax.study.runs import _trial
 from mrsa_jax.study.runs._build import build_noise, sizes_of
@@ -281,7 +282,7 @@ def build_segments(
     config: SegmentConfig,
     selector: Selector,
     dim: int,
-    threshold: int | None,
+    threshold: int | ThresholdRule | None,
     modulus_bits: int | None = None,
 ) -> SegmentStudy | None:
     """Return a scheme's groups and segments; None if the study has none.
@@ -319,7 +320,9 @@ def build_segments(
         allow_small_groups=config.allow_small_groups,
     )
     check_krum(config, layout)
-    return SegmentStudy(config, layout, order, rates, threshold)
+    everybody = graphs.complete(layout.num_participants)
+    t = before_graphs(threshold or "majority", "threshold", everybody)
+    return SegmentStudy(config, layout, order, rates, None if t is None else int(t))
 
 
 def check_krum(config: SegmentConfig, layout: hetero.SegmentLayout) -> None:

@@ -17,7 +17,7 @@ from collections.abc import (
     Mapping,
     Sequence,
 )
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -28,6 +28,7 @@ from mrsa_jax._core.streams import Stream, as_key, round_key, trial_key
 from mrsa_jax.graphs.registry import Graph
 from mrsa_jax.modular import check_modulus
 from mrsa_jax.secagg.failures import RareRate, Rate
+from mrsa_jax.secagg.thresholds import before_graphs
 from mrsa_jax.study._findings import Findings, as_json
 from mrsa_jax.study._progress import Progress
 from mrsa_jax.study.settings._commands import SecaggConfig
@@ -77,14 +78,14 @@ class Setting:
         config: The flags.
         named: The graph with its number.
         graph: How a round's graph is drawn.
-        threshold: t.
+        threshold: t, or "majority".
         modulus: R.
     """
 
     config: SecaggConfig
     named: Graph
     graph: Any
-    threshold: int
+    threshold: int | Literal["majority"]
     modulus: int
 
     @classmethod
@@ -94,15 +95,19 @@ class Setting:
         Raises:
             ConfigurationError: If there is no such graph, or p* is above 1.
         """
-        n, t = config.num_clients, config.threshold
+        n = config.num_clients
         if config.modulus is not None:
             ring = check_modulus(config.modulus)
         else:
             ring = 2 ** (16 if config.modulus_bits is None else config.modulus_bits)
         named = graph_of(config, n)
+        graph = named.build(n)
         # after the graph, whose degree decides which threshold is safe
-        t = least_safe_threshold(named, n) if t is None else t
-        return cls(config, named, named.build(n), t, ring)
+        t = least_safe_threshold(named, n)
+        if config.threshold is not None:
+            limits = before_graphs(config.threshold, "threshold", graph)
+            t = "majority" if limits is None else int(limits)
+        return cls(config, named, graph, t, ring)
 
     @property
     def chance(self) -> float | None:
@@ -161,7 +166,9 @@ class Setting:
         """Name the graph and its numbers."""
         chance = ", the paper's p*" if self.is_default_chance else ""
         shape = f"{self.named.label}{chance}"
-        return f"{self.config.num_clients} clients, {shape}, t = {self.threshold}"
+        is_rule = self.threshold == "majority"
+        t = "more than half of each neighbourhood" if is_rule else self.threshold
+        return f"{self.config.num_clients} clients, {shape}, t = {t}"
 
     def to_dict(self) -> dict[str, Any]:
         """Return the setting as JSON has it."""
@@ -217,12 +224,14 @@ def run_failures(config: SecaggConfig, progress: Progress) -> Findings:
     check_risk(setting)
     progress.stage("rounds", config.trials)
     rates = counted(setting, progress.update)
+    # those that speak of these thresholds
+    bounds = {k: v for k, v in log10_bounds(setting).items() if not math.isnan(v)}
     content = {
         "trials": config.trials,
         **setting.to_dict(),
         "mean_survivors": rates.mean_survivors,
         "rates": {name: dataclasses.asdict(getattr(rates, name)) for name in RATES},
-        "log10_bounds": as_json(log10_bounds(setting)),
+        "log10_bounds": as_json(bounds),
         "rare": _rare(setting, rates, progress),
     }
     title = (
@@ -260,22 +269,26 @@ def check_risk(setting: Setting) -> None:
 def log10_bounds(setting: Setting) -> dict[str, float]:
     """Return log10 of the bounds; empty for graphs that the theorems do not cover.
 
-    Of the complete graph they are those of p = 1.
+    Of the complete graph they are those of p = 1. Theorem 5 and the exact union have
+    one t for all: of majorities they are nan. No majority can be unmasked.
     """
     n, p, q, t = _numbers(setting)
     if p is None:
         return {}
+    one_t = isinstance(t, int)
     # logarithms of bounds that exceed 1 are cut to 0
     first_moment = min(0.0, secagg.failures.log_reliability_first_moment(n, p, q, t))
     natural = (
         # a union: no sum if shares are missing, or if fewer than two inputs came
         min(0.0, float(np.logaddexp(first_moment, log_too_few(n, q)))),
-        secagg.reliability_bound(n, p, q, t),
-        secagg.failures.exact_reliability_union_bound(n, p, q, t),
+        secagg.reliability_bound(n, p, q, t) if one_t else math.nan,
+        secagg.failures.exact_reliability_union_bound(n, p, q, t)
+        if one_t
+        else math.nan,
         first_moment,
         secagg.privacy_bound(n, p, q),
         secagg.failures.log_disconnection_probability(n, p, q),
-        secagg.failures.unmasking_bound(n, p, t),
+        secagg.failures.unmasking_bound(n, p, t) if one_t else -math.inf,
     )
     return {name: log10(value) for name, value in zip(BOUNDS, natural, strict=True)}
 
@@ -290,7 +303,7 @@ def log_too_few(n: int, q: float) -> float:
     return (n - 1) * math.log(lost) + math.log(lost + n * (1.0 - lost))
 
 
-def _numbers(setting: Setting) -> tuple[int, float | None, float, int]:
+def _numbers(setting: Setting) -> tuple[int, float | None, float, Any]:
     config = setting.config
     return (
         config.num_clients,
@@ -401,7 +414,12 @@ def group_of(config: SecaggConfig) -> Hashable:
     """Return the settings that select the program; the others are its numbers."""
     check_risk(Setting.of(config))
     # numbers that a compiled program takes as arguments do not part groups
-    content = {name: v for name, v in to_dict(config).items() if name not in _TRACED}
+    content = {
+        name: value
+        for name, value in to_dict(config).items()
+        # a rule's name selects the program, as a number does not
+        if name not in _TRACED or isinstance(value, str)
+    }
     return json.dumps(content, sort_keys=True)
 
 
@@ -457,7 +475,9 @@ def run_points(
         rates = counted(setting, first=first)
         values: dict[str, Any] = {
             "mean_survivors": rates.mean_survivors,
-            "threshold_used": setting.threshold,
+            "threshold_used": 0
+            if setting.threshold == "majority"
+            else setting.threshold,
             "edge_chance": np.nan if setting.chance is None else setting.chance,
         }
         values |= _rate_values({name: getattr(rates, name) for name in RATES})

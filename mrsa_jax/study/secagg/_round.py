@@ -142,7 +142,8 @@ def _summed(
 
 def _sets(setting: Setting, adjacency: np.ndarray, survivors: np.ndarray) -> _Round:
     """Judge a round without its pads."""
-    t, signs, size = setting.threshold, None, (setting.config.dim, setting.modulus)
+    t = secagg.check_round(adjacency, survivors, setting.threshold)[2]
+    signs, size = None, (setting.config.dim, setting.modulus)
     plan = secagg.complete_plan(len(adjacency), *size)
     # clients that received too little leave the round, in whatever step they were
     alive = heeded(plan, adjacency, survivors, t).survivors

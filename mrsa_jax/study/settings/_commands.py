@@ -499,9 +499,10 @@ class SecaggConfig(Shown):
     """Neighbours of each client, such as 20. It is required for --graph harary and
     random_regular. Default: the graph has none to set."""
 
-    threshold: Annotated[flags.Count, flags.Within(1)] = None
-    """Secret shares that rebuild a secret, t. Default: just above half of the holders,
-    or Remark 4's t for erdos_renyi."""
+    threshold: Annotated[flags.Shares, flags.Within(1)] = None
+    """Secret shares that rebuild a secret, t, or a rule: majority (more than half of
+    each client's neighbourhood) or remark4 (CCESA's one t for all). Default: majority,
+    or remark4 for erdos_renyi."""
 
     step_dropout_rate: flags.Chance = 0.0
     """Probability that a client is lost at each of the protocol's four steps, q."""

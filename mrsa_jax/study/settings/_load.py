@@ -215,9 +215,21 @@ def _fields(cls: type[Any], content: dict[str, Any], where: str) -> dict[str, An
 
 def without_none(hint: Any) -> Any:
     """Return the type of a setting without None."""
-    if typing.get_origin(hint) in (types.UnionType, typing.Union):
-        return next(inner for inner in typing.get_args(hint) if inner is not type(None))
-    return hint
+    return kind_for(hint, None)
+
+
+def kind_for(hint: Any, value: Any) -> Any:
+    """Return the type of a setting that a value must have: names, or the first one.
+
+    Examples:
+        >>> kind_for(int | Literal["majority"] | None, 3)
+        <class 'int'>
+    """
+    if typing.get_origin(hint) not in (types.UnionType, typing.Union):
+        return hint
+    inner = [kind for kind in typing.get_args(hint) if kind is not type(None)]
+    names = [kind for kind in inner if typing.get_origin(kind) is Literal]
+    return names[0] if isinstance(value, str) and names else inner[0]
 
 
 def check_types(config: Any, check_table: Callable[[Any], None] | None = None) -> None:
@@ -242,7 +254,7 @@ def check_types(config: Any, check_table: Callable[[Any], None] | None = None) -
 def _check_type(
     hint: Any, value: Any, name: str, check_table: Callable[[Any], None]
 ) -> None:
-    inner = without_none(hint)
+    inner = kind_for(hint, value)
     if inner is not hint and value is None:
         return
     hint, origin = inner, typing.get_origin(inner)
@@ -349,7 +361,7 @@ def _plain_array(value: Any, path: str) -> Any:
 
 def read_value(hint: Any, value: Any, dotted: str) -> Any:
     """Convert a plain value to the type of its field; `dotted` is its path."""
-    hint = without_none(hint)
+    hint = kind_for(hint, value)
     if dataclasses.is_dataclass(hint):
         require(isinstance(value, dict), dotted, "must be a table", value)
         return from_dict(typing.cast(type, hint), value, f"{dotted}.")

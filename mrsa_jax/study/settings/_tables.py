@@ -35,9 +35,10 @@ class ProtocolConfig(Shown):
     degree: flags.Count = None
     """Neighbours of each client, such as 20. It is required for --graph harary and
     random_regular. Default: the graph has none to set."""
-    threshold: Annotated[flags.Count, flags.Within(1)] = None
-    """Secret shares that rebuild a secret, t. Default: more than half of each client's
-    neighbourhood, or Remark 4's t for erdos_renyi."""
+    threshold: Annotated[flags.Shares, flags.Within(1)] = None
+    """Secret shares that rebuild a secret, t, or a rule: majority (more than half of
+    each client's neighbourhood) or remark4 (CCESA's one t for all). Default: majority,
+    or remark4 for erdos_renyi."""
     step_dropout_rate: flags.Chance = 0.0
     """Probability that a client is lost at each of the protocol's four steps, q."""
     split_policy: SplitPolicyName = "ignore"
@@ -57,7 +58,8 @@ class ProtocolConfig(Shown):
 
         Nobody is lost, and everybody shares pads.
         """
-        same = Graph.parse(self.graph).row.is_complete and self.threshold is None
+        usual = self.threshold in (None, "majority")
+        same = Graph.parse(self.graph).row.is_complete and usual
         return same and self.step_dropout_rate == 0 and not self.whole_blocks
 
 
@@ -173,8 +175,10 @@ def least_safe_threshold(graph: Graph, num_clients: int) -> int:
     return share_threshold(num_clients, graph.chance)
 
 
-def check_reachable(threshold: int, num_clients: int) -> None:
+def check_reachable(threshold: int | str, num_clients: int) -> None:
     """Refuse a threshold above the number of clients, of whom each has one share."""
+    if isinstance(threshold, str):
+        return
     rule = (
         "must be at most the number of clients in a round, or no secret could be "
         "rebuilt"
@@ -182,8 +186,13 @@ def check_reachable(threshold: int, num_clients: int) -> None:
     require(threshold <= num_clients, "threshold", rule, threshold, num_clients)
 
 
-def check_threshold(config: Any, threshold: int, least: int) -> None:
-    """Refuse a threshold below the least safe one, unless that is allowed."""
+def check_threshold(config: Any, threshold: int | str, least: int) -> None:
+    """Refuse a threshold below the least safe one, unless that is allowed.
+
+    Both rules are safe.
+    """
+    if isinstance(threshold, str):
+        return
     rule = (
         f"must be at least {least}, or CCESA's Appendix F attack could unmask single "
         "clients "

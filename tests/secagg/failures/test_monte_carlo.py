@@ -86,12 +86,21 @@ def drawn_rounds(seed, trials, graph, steps):
     return tuple(np.asarray(array) for array in drawn)
 
 
+def limits_in(adjacency, t):
+    """Return t_i: one for all, or the least above half of the closed neighbourhood."""
+    if t != "majority":
+        return [t] * len(adjacency)
+    closed = [sum(map(bool, row)) + 1 for row in adjacency]
+    return [max(2, math.floor(Fraction(size, 2)) + 1) for size in closed]
+
+
 @functools.cache
 def exact_chances(n, p, q, t):
     """Return the chance of every byte over all graphs and losses, as exact fractions."""
     pairs = list(itertools.combinations(range(n), 2))
     kept = 1 - q
     lasts = [q, kept * q, kept**2 * q, kept**3 * q, kept**4]  # in V0 only, ..., to V4
+    assert sum(lasts) == 1
     chances = {}
     for levels in itertools.combinations_with_replacement(range(5), n):
         ways = math.factorial(n)
@@ -105,7 +114,7 @@ def exact_chances(n, p, q, t):
                 adjacency[i][j] = adjacency[j][i] = bool(there)
             edges = sum(chosen)
             chance = weight * p**edges * (1 - p) ** (len(pairs) - edges)
-            byte = judge(adjacency, survivors, [t] * n)
+            byte = judge(adjacency, survivors, limits_in(adjacency, t))
             chances[byte] = chances.get(byte, Fraction(0)) + chance
     assert sum(chances.values()) == 1
     return chances
@@ -333,7 +342,7 @@ def test_a_full_device_is_given_half_a_chunk(monkeypatch):
 # ---------------------------------------------------------------- statistics
 
 
-@pytest.mark.parametrize("t", [1, 2])
+@pytest.mark.parametrize("t", [1, 2, "majority"])
 def test_rates_are_those_of_full_enumeration(t):
     setting = (4, Fraction(3, 5), Fraction(1, 8), t)
     trials = 20_000
@@ -448,7 +457,7 @@ def test_secagg_is_the_complete_graph():
     [
         ("n", 1, "must be at least 2"),
         ("p", -0.5, r"must lie in \[0, 1\]"),
-        ("q", [0.1] * 6, "must be a number"),
+        ("q", [0.1] * 6, "must be one rate, or four"),
         ("t", 0, r"must lie in \[1, 2\*\*31\)"),
         ("num_trials", 0, "must lie in"),
         ("progress", "loud", "must be callable"),
@@ -499,12 +508,13 @@ def test_planted_rounds_hold_what_was_planted(kind):
         mj.graphs.erdos_renyi(n, p),
         np.asarray([1, 2, 3, 2, 4, 1], np.int32),
     )
-    key = as_key(3)
+    key, rates = as_key(3), np.full(4, q)
     if kind == "cut":
-        rounds = _planted.plant_cuts(key, 0, count, _planted.isolated_cuts(n, p, q), q)
+        cuts = _planted.isolated_cuts(n, p, rates)
+        rounds = _planted.plant_cuts(key, 0, count, cuts, rates)
     else:
-        table = _planted.lost_secrets(n, p, q, thresholds)
-        rounds = _planted.plant_lost_secrets(key, 0, count, table, q, p=p)
+        table = _planted.lost_secrets(n, p, rates, thresholds)
+        rounds = _planted.plant_lost_secrets(key, 0, count, table, rates)
     bytes_ = _planted.judge_planted(graph, rounds, thresholds, key, 0, count)
     drawn, _ = drawn_rounds(3, count, graph, mj.availability.independent_steps(q))
     for trial, (survivors, cut, client, row) in enumerate(zip(*rounds, strict=True)):
@@ -535,7 +545,7 @@ def close_to(rare, chance):
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("t", [1, 2])
+@pytest.mark.parametrize("t", [1, 2, "majority"])
 def test_rare_rates_are_those_of_full_enumeration(t):
     setting = (4, Fraction(3, 5), Fraction(1, 8), t)
     rare = mj.secagg.rare_failure_rates(1, 4, 3 / 5, 1 / 8, t, 20_000)
@@ -552,6 +562,7 @@ def test_rare_rates_are_those_of_full_enumeration(t):
         (12, 0.35, 0.05, 3),
         (16, 0.5, 0.1, [2 + i % 4 for i in range(16)]),
         (8, 0.3, 0.0, 2),
+        (14, 0.4, 0.08, "majority"),
     ],
 )
 def test_rare_rates_are_those_that_counting_finds(n, p, q, t):

@@ -1,0 +1,88 @@
+"""Numbers that docs/errata.md states on thresholds and on Appendix E of CCESA."""
+
+import math
+import pathlib
+from fractions import Fraction
+
+import pytest
+
+import mrsa_jax as mj
+
+N, TOTAL = 1000, 0.1
+Q = 1.0 - (1.0 - TOTAL) ** 0.25
+LOG10 = math.log(10.0)
+PAGE = pathlib.Path(__file__).parents[2] / "docs" / "errata.md"
+
+
+def stated(*texts):
+    """Require that the page states each text, on one line or over two."""
+    page = " ".join(PAGE.read_text(encoding="utf-8").split())
+    for text in texts:
+        assert text in page
+
+
+def first_moment(p, t):
+    return mj.secagg.failures.log_reliability_first_moment(N, p, Q, t)
+
+
+def test_majorities_make_the_sparse_graph_work():
+    assert f"{math.exp(first_moment(0.04, 'majority')):.1e}" == "5.2e-06"
+    assert round(300 * math.exp(first_moment(0.02, "majority")), 1) == 7.0
+    assert mj.secagg.share_threshold(N, 0.04) == 63
+    assert round(math.exp(first_moment(0.04, "remark4"))) == 949
+    disconnected = mj.secagg.failures.log_disconnection_probability(N, 0.04, Q)
+    assert round(disconnected / LOG10, 1) == -13.4
+    dense = mj.secagg.connection_probability(N, TOTAL)
+    t = mj.secagg.share_threshold(N, dense)
+    assert (round(dense, 4), t) == (0.3106, 198)
+    unmasked = mj.secagg.failures.unmasking_bound(N, round(dense, 4), t)
+    assert round(unmasked / LOG10, 1) == -5.1
+    words = [
+        mj.secagg.expected_costs(N, (N - 1) * p, 21, 10_000, 2**16).client.prg_words
+        for p in (round(dense, 4), 0.04)
+    ]
+    paper, sparse = (float(each[2, 0]) for each in words)
+    assert round(paper / 1e6, 2) == 3.11
+    assert round(sparse / 1e4) == 41
+    assert round(paper / sparse, 1) == 7.6
+    stated(
+        "has 5.2e-6 lost secrets on average",
+        "With Remark 4's t = 63, it has 949",
+        "is disconnected is 10^-13.4",
+        "7.0 of 300 rounds fail",
+        "7.6 times the keystream",
+        "probability of 10^-5.1",
+    )
+
+
+def test_table_1_s_reliability_of_secagg_is_too_good():
+    assert round(first_moment(1.0, N // 2 + 1), 1) == -507.8
+    assert round(math.log(N) - N, 1) == -993.1
+    stated("is e^-507.8", "n e^-n = e^-993.1")
+
+
+def test_lemmas_of_appendix_e():
+    assert round(-N * (1 - Q) ** 6 / 2, 1) == -426.9
+    p, m, k = 0.3106, 924, 1
+    rate = p * N / math.log(N)  # lambda
+    assert round(-k * (m - k) * p, 1) == -286.7
+    assert round(-rate * k * (m - k) / m * math.log(m), 1) == -306.7
+    stated("e^-426.9 against e^-1000", "e^-306.7 against e^-286.7")
+
+
+def test_subgroups_and_thresholds_of_heterosag():
+    users, p = 4, Fraction(1, 5)
+    one = 1 - users * (1 - p) * p ** (users - 1) - p**users
+    assert round(float(one), 4) == 0.9728
+    assert round(float(one) ** 64, 3) == 0.171
+    for n in range(2, 30):
+        least = next(t for t in range(1, n + 1) if 2 * t > n)
+        assert math.ceil(n / 2) + 1 - least == n % 2
+        assert least == max(1, n // 2 + 1)
+    stated("it is .9728 for one, and .171 for all of 64", "t = 3 suffices for N = 5")
+
+
+@pytest.mark.parametrize("p", [0.02, 0.04])
+def test_no_majority_can_be_unmasked(p):
+    rates = mj.secagg.failure_rates(0, 100, p, 0.02, "majority", 20)
+    assert rates.unmaskable.count == 0
