@@ -183,11 +183,11 @@ def plan(
     n = check_integer(n, "n", 3, _MOST_CLIENTS)
     rates = losses_by_step(q)
     rule = "must lie in (0, 1)"
-    targets = [
-        check_number(value, name, rule, 1e-300, 1 - 2**-53)
+    log_no_sum, log_leak = (
+        math.log(check_number(value, name, rule, 1e-300, 1 - 2**-53))
         for value, name in ((no_sum, "no_sum"), (leak, "leak"))
-    ]
-    planner = _Planner(n, rates, *map(math.log, targets), dim, modulus_bits, model)
+    )
+    planner = _Planner(n, rates, log_no_sum, log_leak, dim, modulus_bits, model)
     designs = (
         planner.sparsest("least p, majority", planner.majority),
         planner.sparsest("least p, one t", planner.one_t),

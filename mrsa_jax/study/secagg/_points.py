@@ -103,7 +103,7 @@ class Setting:
         named = graph_of(config, n)
         graph = named.build(n)
         # after the graph, whose degree decides which threshold is safe
-        t = least_safe_threshold(named, n)
+        t: int | Literal["majority"] = least_safe_threshold(named, n)
         if config.threshold is not None:
             limits = before_graphs(config.threshold, "threshold", graph)
             t = "majority" if limits is None else int(limits)
