@@ -228,10 +228,20 @@ class SavedReproduction:
     Attributes:
         config: What was asked for.
         items: The items that were asked for, with their checks and data.
+        others: Those of earlier runs that the folder holds as well.
     """
 
     config: ReproduceConfig
     items: tuple[Made, ...]
+    others: tuple[Made, ...] = ()
+
+    @functools.cached_property
+    def everything(self) -> list[Made]:
+        """All items of the folder, in the papers' order."""
+        order = [f"{paper}.{name}" for paper, rows in ITEMS.items() for name in rows]
+        return sorted(
+            (*self.items, *self.others), key=lambda made: order.index(made.name)
+        )
 
     @property
     def out(self) -> pathlib.Path:
@@ -243,8 +253,8 @@ class SavedReproduction:
         """Everything as JSON has it."""
         return {
             "as_expected": self.is_as_expected,
-            "summary": [row._asdict() for row in summary(self.items, self.config)],
-            "items": verdicts(self.items, self.config),
+            "summary": [row._asdict() for row in summary(self.everything, self.config)],
+            "items": verdicts(self.everything, self.config),
             "manifest": _store.provenance(self.config),
         }
 
@@ -432,7 +442,8 @@ def run_and_save(
             # the item that could not be written is shown at least
             show_all(SavedReproduction(config, (*done, made)))
             raise
-    saved = SavedReproduction(config, tuple(done))
+    others = folder.other_items(config.out, targets)
+    saved = SavedReproduction(config, tuple(done), tuple(others))
     show_all(saved)
     with writing(config.out):
         _write_summary(saved)
@@ -474,7 +485,7 @@ def _written(
 
 def _write_summary(saved: SavedReproduction) -> None:
     """Write the verdicts and the report, each file whole or not at all."""
-    config, items, content = saved.config, saved.items, saved.content
+    config, items, content = saved.config, saved.everything, saved.content
     config.out.mkdir(parents=True, exist_ok=True)
     folder.write_file(config.out / "verdicts.md", markdown(items, config))
     folder.write_file(

@@ -12,12 +12,14 @@ import itertools
 import json
 import os
 import pathlib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
-from mrsa_jax import OutputExistsError
+from mrsa_jax import ConfigurationError, OutputExistsError
+from mrsa_jax.study.settings._load import from_dict
 from mrsa_jax.study.stores import _store
-from mrsa_papers._config import ReproduceConfig
+from mrsa_papers._catalog import ITEMS
+from mrsa_papers._config import ReproduceConfig, Target, config_of
 from mrsa_papers.harness._figures import Draw, save_figure
 from mrsa_papers.harness._items import Check, Item, on_other_data
 
@@ -40,6 +42,7 @@ class Made:
             on.
         is_kept: Whether an earlier run made it.
         commit: Commit of the source tree that made it, where it was one.
+        config: Its own settings; None where they are those of the whole run.
     """
 
     paper: str
@@ -50,6 +53,7 @@ class Made:
     folder: pathlib.Path | None = None
     is_kept: bool = False
     commit: str | None = None
+    config: ReproduceConfig | None = None
 
     @property
     def name(self) -> str:
@@ -133,7 +137,7 @@ def written_item(config: ReproduceConfig, draw: Draw, made: Made) -> Made:
     with _store.study_folder(config) as folder:
         save_figure(item, draw, folder.path)
         made = dataclasses.replace(
-            made, folder=config.out, commit=folder.manifest["commit"]
+            made, folder=config.out, commit=folder.manifest["commit"], config=config
         )
         checks = [dataclasses.asdict(check) for check in item.checks]
         content = made.content(caption=item.caption) | {"checks": checks}
@@ -165,7 +169,29 @@ def kept_item(config: ReproduceConfig) -> Made:
         config.out,
         is_kept=True,
         commit=content["commit"],
+        config=config,
     )
+
+
+def other_items(out: pathlib.Path, targets: Collection[Target]) -> list[Made]:
+    """Read the items of earlier runs that a folder holds besides these.
+
+    Each has the data set and settings with which it was made.
+    """
+    others = []
+    for paper, rows in ITEMS.items():
+        for name in rows:
+            folder = out / "items" / f"{paper}.{name}"
+            manifest = folder / "study.json"
+            if (paper, name) in targets or not manifest.is_file():
+                continue
+            content = json.loads(manifest.read_text(encoding="utf-8"))["config"]
+            try:
+                config = from_dict(config_of((paper, name)), content, "")
+            except ConfigurationError:
+                continue  # of a version with other settings
+            others.append(kept_item(dataclasses.replace(config, out=folder)))
+    return others
 
 
 def _check_of(content: Mapping[str, Any]) -> Check:

@@ -82,7 +82,13 @@ class SummaryRow(NamedTuple):
 
 
 def judged(made: Made, config: ReproduceConfig) -> tuple[Judged, ...]:
-    """Return an item's claims beside what was expected of them."""
+    """Return an item's claims beside what was expected of them.
+
+    Args:
+        made: The item.
+        config: The run's settings, where the item has none of its own.
+    """
+    config = made.config or config
     misses = ITEMS[made.paper][made.item.name].misses
     fast, dataset = config.fast, config.dataset
     is_own = any(value is not None for value in given_settings(config).values())

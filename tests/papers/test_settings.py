@@ -159,6 +159,26 @@ def test_the_command_line_takes_them(
     assert "`num_sizes` must be at least 3; got 2" in capsys.readouterr().err
 
 
+def test_a_folder_keeps_the_items_of_earlier_runs(
+    tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Each with its own settings, on one page; the exit status is of what was asked."""
+    out = ["--out", str(tmp_path / "out"), "--json"]
+    assert main(["reproduce", "ccesa.tableg2", "--num-sizes", "150", *out]) == 0
+    assert main(["reproduce", "ccesa.bandwidth", *out]) == 0
+    capsys.readouterr()
+    assert main(["reproduce", "ccesa.bandwidth", *out]) == 0
+    content = json.loads(capsys.readouterr().out)
+    assert [row["item"] for row in content["summary"]] == [
+        "ccesa.tableg2",
+        "ccesa.bandwidth",
+    ]
+    assert content["items"][0]["checks"][1]["verdict"] == "other settings"
+    page = (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
+    assert "Table G.2" in page
+    assert "Appendix D.1" in page
+
+
 def test_a_sweep_takes_an_item(tmp_path: pathlib.Path) -> None:
     (tmp_path / "items.toml").write_text(
         f'command = "reproduce ccesa.tableg2"\nout = "{tmp_path}/out"\n'
