@@ -120,7 +120,7 @@ def _checks(context: Context, data: pd.DataFrame, settings: Values) -> Iterator[
     highest = data["gap"] + 5 * data["error"]
     for form in ("printed", "corrected"):
         bound = data[form]
-        worst = data.loc[(highest - bound).idxmax()]
+        worst = data.iloc[int((highest - bound).to_numpy().argmax())]
         yield state(
             f"mean gap to the least loss over (8) as {form}",
             bool((highest <= bound).all()),

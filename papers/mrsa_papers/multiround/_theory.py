@@ -302,7 +302,7 @@ def _theorem_3_checks(data: pd.DataFrame, draws: int) -> Iterator[Check]:
             note=_sizes_words("(32) with its o(1) set to 0", row),
         )
     uniform = at_n[at_n["selection"] == "K-uniform"]
-    row = uniform.loc[uniform["N"].idxmax()]
+    row = uniform.iloc[int(uniform["N"].to_numpy().argmax())]
     rate, is_simulated = float(row["full_rank"]), (row["N"], row["K"]) in _SIMULATED
     is_high = rate > (0.9 if row["N"] < 120 else 0.99)
     yield state(
