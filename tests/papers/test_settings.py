@@ -237,7 +237,7 @@ _TOGETHER: dict[str, dict[str, Any]] = {
     "multiround.table1": _POPULATION,
     "multiround.fig2": {"num_clients": 12, "cohort_size": 6, "privacy_target": 3},
     "multiround.fig3": _POPULATION,
-    "multiround.theorem1": _POPULATION,
+    "multiround.theorem1": _POPULATION | {"privacy_target": 2},
     "multiround.theorem2": {"num_clients": 6, "cohort_size": 2, "num_rounds": 5}
     | {"privacy_targets": (2,)},
     "multiround.remark7": _POPULATION,
