@@ -128,7 +128,13 @@ def checked_settings(
     }
     config = dataclasses.replace(config, **lists)
     check_types(config)
-    return given_settings(config)
+    given = given_settings(config)
+    for name, value in given.items():
+        if isinstance(value, tuple):
+            require(len(value) > 0, name, "must hold at least one value", value)
+            is_distinct = len(set(value)) == len(value)
+            require(is_distinct, name, "must not contain duplicates", value)
+    return given
 
 
 def _checked(word: str) -> Target:

@@ -65,10 +65,13 @@ def test_a_metric_has_a_line_and_a_band() -> None:
 
 
 def test_early_leaks_are_percentages() -> None:
-    ax = panel(leaks.draw_early_leaks, _by_scheme(leaked=[0.0, 0.25, 0.5]))
+    ax = panel(
+        leaks.draw_early_leaks, _by_scheme(leaked=[0.0, 0.25, 0.5], epoch=[6] * 3)
+    )
     assert _lines(ax)["Random"][1].tolist() == [0, 25, 50]
     assert ax.get_xticks().tolist() == [0]  # multiples of N/K = 6
     late = pd.DataFrame({"scheme": "Random", "rounds": range(1, 15), "leaked": 0.0})
+    late["epoch"] = 6
     assert panel(leaks.draw_early_leaks, late).get_xticks().tolist() == [0, 6, 12]
 
 

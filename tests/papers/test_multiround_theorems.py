@@ -13,7 +13,7 @@ from fractions import Fraction
 import numpy as np
 import pandas as pd
 import pytest
-from inside import inside
+from inside import inside, values_of_item
 
 import mrsa_jax as mj
 from mrsa_papers.harness import Context
@@ -71,7 +71,7 @@ def test_expected_gap_against_a_plain_simulation(is_least: bool) -> None:
 
 
 def test_f_is_0_for_equal_rates_and_not_for_unequal_ones() -> None:
-    equal, mixed = fairness._exact_checks(Context(0, True))
+    equal, mixed = fairness._exact_checks(4)
     assert (equal.verdict, equal.ours) == ("reproduced", "0")
     assert mixed.verdict == "our reading"
     floor = Fraction(81, 100) * Fraction(3, 4) - Fraction(1, 4)
@@ -96,7 +96,15 @@ def test_simulated_gaps_must_fall_and_end_small(
         for rounds, gap in zip((100, 400), ends, strict=True)
         for trial in range(3)
     )
-    assert [c.verdict for c in fairness._simulated_checks(frame, 400)] == verdicts
+    values = values_of_item("multiround.theorem1", fast=True)
+    found = fairness._simulated_checks(frame, values)
+    assert [check.verdict for check in found] == verdicts
+    # one number of rounds, or numbers next to each other, decide nothing
+    alone = frame[frame["rounds"] == 400]
+    assert list(fairness._simulated_checks(alone, values))[1].verdict == "undecided"
+    near = frame.replace({"rounds": {100: 399}})
+    rises = list(fairness._simulated_checks(near, values))[1].verdict
+    assert rises == ("undecided" if ends[1] > ends[0] else "reproduced")
 
 
 # ---- Remark 6
@@ -150,7 +158,8 @@ def test_groupings_one_by_one() -> None:
 
 
 def test_remark_6_and_its_proof() -> None:
-    found = necessity.necessity(Context(0, True))
+    values = values_of_item("multiround.remark6", fast=True)
+    found = necessity.necessity(Context(0, True), values)
     assert [check.verdict for check in found.checks] == ["reproduced"] * 3 + [
         "our reading"
     ]
@@ -162,19 +171,19 @@ def test_remark_6_and_its_proof() -> None:
 
 def test_what_theorem_2_errs_in() -> None:
     """A constant added to all losses moves L* once and their sum N times."""
-    context = Context(0, True)
-    check = convergence._shifted(context)
+    made = Context(0, True), values_of_item("multiround.theorem2", fast=True)
+    check = convergence._shifted(*made)
     assert check.verdict == "paper errs"
     assert float(check.ours.split(";")[0]) < 0
-    assert convergence._drawn(context).verdict == convergence._jensen(context).verdict
-    assert convergence._drawn(context).verdict == "our reading"
+    assert convergence._drawn(*made).verdict == convergence._jensen(*made).verdict
+    assert convergence._drawn(*made).verdict == "our reading"
     values = np.repeat(np.random.default_rng(0).normal(size=4), 2)
     means = [
         np.mean([values[2 * i], values[2 * i + 1], values[2 * j], values[2 * j + 1]])
         for i, j in itertools.combinations(range(4), 2)
     ]
     wanted = np.var(means) / np.var(values)
-    assert convergence.drawing_variance(0, 2) == pytest.approx(wanted)
+    assert convergence.drawing_variance(0, 8, 4, 2) == pytest.approx(wanted)
     assert wanted == pytest.approx(2 * (8 - 4) / (4 * (8 - 2)))
 
 
@@ -202,7 +211,8 @@ def test_training_must_stay_below_the_bound(gap: float, verdicts: list[str]) -> 
         for p in (0.0, 0.5)
         for rounds in (10, 60)
     )
-    checks = itertools.islice(convergence._checks(Context(0, True), frame, 100), 3)
+    values = values_of_item("multiround.theorem2", fast=True)
+    checks = itertools.islice(convergence._checks(Context(0, True), frame, values), 3)
     assert [check.verdict for check in checks] == verdicts
 
 

@@ -24,7 +24,7 @@ from mrsa_jax.cli import main
 from mrsa_jax.study.stores import _sources
 from mrsa_papers import ITEMS
 from mrsa_papers._summary import judged
-from mrsa_papers.harness import Context, Found, Miss
+from mrsa_papers.harness import Context, Found, Miss, Values
 from mrsa_watch._base.errors import DataNotFoundError
 
 families = inside("multiround.table1")
@@ -156,9 +156,9 @@ def _counted(monkeypatch: pytest.MonkeyPatch, name: str) -> list[Context]:
     """Count how often an item is made."""
     make, calls = getattr(families, name), []
 
-    def counted(context: Context) -> Found:
+    def counted(context: Context, settings: Values) -> Found:
         calls.append(context)
-        return make(context)
+        return make(context, settings)
 
     monkeypatch.setattr(families, name, counted)
     return calls
@@ -193,8 +193,8 @@ def _spoilt(monkeypatch: pytest.MonkeyPatch, verdict: str) -> None:
     """Make one claim of Figure 2 come out otherwise."""
     make = families.family_figure
 
-    def spoilt(context: Context) -> Found:
-        found = make(context)
+    def spoilt(context: Context, settings: Values) -> Found:
+        found = make(context, settings)
         check = dataclasses.replace(found.checks[0], verdict=verdict, claim="spoilt")
         return found._replace(checks=(*found.checks, check))
 
@@ -284,7 +284,7 @@ def test_items_of_another_version_are_named(
 def test_a_failure_half_way_keeps_what_was_finished(
     tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fail(context: Context) -> Found:
+    def fail(context: Context, settings: Values) -> Found:
         raise RuntimeError("out of memory")
 
     make = _counted(monkeypatch, "family_sizes")

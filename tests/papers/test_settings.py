@@ -17,7 +17,9 @@ import mrsa_papers
 from mrsa_jax.cli import main
 from mrsa_papers import ITEMS, remake
 from mrsa_papers._config import check_targets, config_of
-from mrsa_papers.harness import compare, state
+from mrsa_papers._driver import figure_of
+from mrsa_papers._functions import item_function
+from mrsa_papers.harness import compare, drawn, state
 from mrsa_papers.harness._items import Item, at_other_settings
 from mrsa_papers.harness._settings import Setting, values_of
 
@@ -214,3 +216,114 @@ def test_a_sweep_refuses_what_is_no_item(
     (tmp_path / "items.toml").write_text(f'command = "{command}"\n[grid]\nseed = [0]\n')
     with pytest.raises(mj.ConfigurationError, match=message):
         mj.study.sweep(tmp_path / "items.toml", out=tmp_path / "out")
+
+
+_POPULATION = {
+    "num_clients": 12,
+    "cohort_size": 4,
+    "privacy_targets": (2,),
+    "dropout_rates": (0.0, 0.3),
+    "num_rounds": 9,
+}
+# values that only some combinations of settings allow
+_TOGETHER: dict[str, dict[str, Any]] = {
+    "ccesa.theorem3": {"num_sizes": (150, 300), "total_rates": (0.02,)},
+    "ccesa.theorem4": {"num_sizes": (100, 300)},
+    "ccesa.fig3": {"num_sizes": (150, 250), "total_rates": (0.02,)},
+    "ccesa.tableg2": {"num_sizes": (150, 250), "total_rates": (0.02,)},
+    "ccesa.proposition1": {"num_sizes": (150, 250), "total_rates": (0.02,)},
+    "ccesa.table1": {"num_sizes": (150, 300), "total_rate": 0.05},
+    "ccesa.bandwidth": {"num_sizes": (150, 250)},
+    "multiround.table1": _POPULATION,
+    "multiround.fig2": {"num_clients": 12, "cohort_size": 6, "privacy_target": 3},
+    "multiround.fig3": _POPULATION,
+    "multiround.theorem1": _POPULATION | {"privacy_target": 2},
+    "multiround.theorem2": {"num_clients": 6, "cohort_size": 2, "num_rounds": 5}
+    | {"privacy_targets": (2,)},
+    "multiround.remark7": _POPULATION,
+    "multiround.fig4a": _POPULATION,
+    "multiround.echelon": _POPULATION | {"privacy_target": 2},
+    "multiround.fig4b": _POPULATION,
+    "multiround.fig4c": _POPULATION,
+    "multiround.fig5a": _POPULATION,
+    "multiround.theorem3": {"populations": ("6:2", "9:3")},
+    "multiround.early_leaks": _POPULATION,
+}
+
+
+def small_values(target: str) -> dict[str, Any]:
+    """Return a value of each setting of an item that is not its default."""
+    ((paper, name),) = check_targets(target)
+    return {
+        each.name: _TOGETHER.get(target, {}).get(each.name, _small(each))
+        for each in ITEMS[paper][name].settings
+    }
+
+
+def _small(setting: Setting) -> Any:
+    """Return a legal value of a setting by its kind, other than the default."""
+    is_list = isinstance(setting.value, tuple)
+    default = setting.value[0] if is_list else setting.value
+    least = {"several": 2, "whole": 1, "natural": 0}.get(setting.kind, 0.25)
+    low = least if setting.low is None else setting.low
+    tried = (low, low + 1, low + 0.25) if not setting.choices else setting.choices
+    value = next(one for one in tried if one != default)
+    return (value,) if is_list else value
+
+
+def _weight(target: str) -> Any:
+    """Mark an item that trains: at small values it costs more than the others."""
+    ((paper, name),) = check_targets(target)
+    trains = ITEMS[paper][name].trains
+    return pytest.param(target, marks=pytest.mark.slow if trains else ())
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("target", [_weight(target) for target in WITH_SETTINGS])
+def test_every_item_runs_at_other_values_of_all_its_settings(target: str) -> None:
+    ((paper, name),) = check_targets(target)
+    values = small_values(target)
+    for each in ITEMS[paper][name].settings:
+        assert values[each.name] not in (each.value, each.fast), each.name
+    item = item_function(target)(**values)
+    assert item.checks
+    assert item.caption
+    # what the paper states of every setting holds at these too
+    assert "differs" not in [check.verdict for check in item.checks], item.checks
+    missed = values_of(target, ITEMS[paper][name].settings, values).missed
+    for words in missed.values():
+        assert words in item.caption
+    assert drawn(figure_of((paper, name)), item.data).axes
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("paper", ITEMS)
+def test_an_item_of_each_paper_takes_its_settings_as_flags(
+    paper: str, tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    quick = [
+        target
+        for target in WITH_SETTINGS
+        if target.startswith(f"{paper}.")
+        and not ITEMS[paper][target.partition(".")[2]].trains
+    ]
+    if not quick:
+        pytest.skip("no item of this paper has settings without training")
+    values = small_values(quick[0])
+    words = ["reproduce", quick[0], "--json", "--out", str(tmp_path / "out")]
+    for name, value in values.items():
+        several = value if isinstance(value, tuple) else (value,)
+        words += [f"--{name.replace('_', '-')}", *map(str, several)]
+    assert main(words) == 0
+    (item,) = json.loads(capsys.readouterr().out)["items"]
+    made = item_function(quick[0])(**values)
+    assert [check["ours"] for check in item["checks"]] == [
+        check.ours for check in made.checks
+    ]
+    # lists of nothing, and of the same twice, are refused
+    for name, value in values.items():
+        if isinstance(value, tuple):
+            with pytest.raises(mj.ConfigurationError, match=f"`{name}` must hold at"):
+                item_function(quick[0])(**{name: ()})
+            with pytest.raises(mj.ConfigurationError, match="must not contain dup"):
+                item_function(quick[0])(**{name: (value[0],) * 2})

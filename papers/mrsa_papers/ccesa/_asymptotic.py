@@ -25,6 +25,7 @@ from mrsa_papers.harness import (
     state,
 )
 from mrsa_papers.harness._figures import MARKERS, in_turn
+from mrsa_watch._base.errors import require
 
 if TYPE_CHECKING:
     from mrsa_papers.harness._figures import Axes, pd
@@ -40,7 +41,9 @@ def reliable(context: Context, settings: Values) -> Found:
     for total in settings.total_rates:
         for n in sizes:
             q = step_rate(total)
+            require(total < 0.5, "total_rates", "must be less than 0.5", total)
             p = secagg.failures.reliable_connection_threshold(n, q)
+            _check_probability(p, total, n)
             t = secagg.share_threshold(n, p)
             # natural logarithms, turned into powers of ten for the table
             exact = secagg.failures.exact_reliability_union_bound(
@@ -98,6 +101,12 @@ def reliable(context: Context, settings: Values) -> Found:
     )
 
 
+def _check_probability(p: float, total: float, n: int) -> None:
+    """Raise unless a p of the theorem is a probability at some n and q_total."""
+    rule = "must leave a p of at most 1 at each of `num_sizes`"
+    require(p <= 1.0, "total_rates", rule, f"{total:g} at n = {n}")
+
+
 def _out_of_reach() -> Check:
     """Judge a q_total over one half, where the printed threshold is negative."""
     n, p = 1000, 0.9
@@ -145,6 +154,7 @@ def private(context: Context, settings: Values) -> Found:
     for total, n in context.steps("Theorem 4: exact chances", jobs):
         q = step_rate(total)
         start = secagg.failures.private_connection_threshold(n, q)
+        _check_probability((1 + max(_SLACKS)) * start, total, n)
         rows += [
             {
                 "q_total": total,

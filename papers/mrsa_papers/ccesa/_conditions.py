@@ -26,6 +26,7 @@ from mrsa_papers.harness import (
     state,
 )
 from mrsa_papers.harness._figures import COLOURS, MARKERS
+from mrsa_watch._base.errors import require
 
 if TYPE_CHECKING:
     from mrsa_papers.harness._figures import Axes, pd
@@ -147,6 +148,10 @@ def _every(settings: Values) -> str:
 
 def _counted(context: Context, settings: Values) -> pd.DataFrame:
     """Count for each n and t the rounds in which each condition holds or is wrong."""
+    for name in ("num_sizes", "largest_at_threshold_2"):
+        most = max(np.atleast_1d(settings[name]).tolist())
+        # of five clients there are 8 million rounds at each threshold
+        require(most <= 4, name, "must be at most 4: all rounds are gone through", most)
 
     def made() -> pd.DataFrame:
         jobs = [(n, t) for n in settings.num_sizes for t in range(1, n + 2)]

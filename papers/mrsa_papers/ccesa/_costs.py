@@ -70,7 +70,7 @@ _CELLS = printed_in("ccesa")["growth"]
 
 def growth(context: Context, settings: Values) -> Found:
     """Return Table 1: counted bytes and operations over n, with fitted exponents."""
-    check_thresholds(settings.num_sizes, (settings.total_rate,))
+    check_thresholds(settings.num_sizes, (settings.total_rate,), "total_rate")
     sizes = sorted(settings.num_sizes)
     require(len(sizes) > 1, "num_sizes", "must be two or more, to fit a growth", sizes)
     data = rows_to_frame(
@@ -85,7 +85,9 @@ def growth(context: Context, settings: Values) -> Found:
         claim = _CELLS[name][scheme]
         chosen = (data["quantity"] == name) & (data["scheme"] == scheme)
         fits[name, scheme] = claim, _fit(data[chosen], claim)
-        checks.append(_grows_as(name, scheme, *fits[name, scheme]))
+        # few histories scatter, and a short range of n bends a fit
+        is_enough = settings.num_trials >= 32 and sizes[-1] >= 8 * sizes[0]
+        checks.append(_grows_as(name, scheme, *fits[name, scheme], is_enough=is_enough))
     checks += [
         _printed_server_cell(data),
         *_reliability_and_privacy(settings.total_rate),
@@ -157,11 +159,14 @@ def _fit(data: pd.DataFrame, claim: str) -> float:
     return float(np.polyfit(x, np.log(data["value"].to_numpy(float)), 1)[0])
 
 
-def _grows_as(name: str, scheme: str, claim: str, exponent: float) -> Check:
+def _grows_as(
+    name: str, scheme: str, claim: str, exponent: float, *, is_enough: bool
+) -> Check:
     is_corrected = scheme == "CCESA" and name == _LOST_PADS
+    is_near = abs(exponent - 1.0) <= _CLOSE
     return state(
         f"{scheme}, {name}",
-        abs(exponent - 1.0) <= _CLOSE,
+        is_near if is_near or is_enough else None,
         depends=(),
         paper=f"O({claim}), as corrected below" if is_corrected else f"O({claim})",
         ours=f"({claim})^{exponent:.3f}",
@@ -234,6 +239,8 @@ def bandwidths(context: Context, settings: Values) -> Found:
     rows = []
     for n in sorted(settings.num_sizes):
         p = secagg.connection_probability(n, 0.0)
+        rule = "must leave a p* of at most 1"
+        require(p <= 1.0, "num_sizes", rule, n)
         # the mean degree, which the paper's count takes for |Adj|
         degree = (n - 1) * p
         wire = [8 * sum(wire_terms(k).values()) for k in (degree, n - 1)]

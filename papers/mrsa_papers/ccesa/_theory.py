@@ -59,13 +59,18 @@ def thresholds_of(n: int, total: float) -> tuple[float, float, int]:
     return p, step_rate(total), secagg.share_threshold(n, p)
 
 
-def check_thresholds(sizes: Sequence[int], totals: Sequence[float]) -> None:
-    """Raise unless p* is a probability for each n and q_total of an item."""
+def check_thresholds(
+    sizes: Sequence[int], totals: Sequence[float], name: str = "total_rates"
+) -> None:
+    """Raise unless p* is a probability for each n and q_total of an item.
+
+    `name` is that of the setting with q_total.
+    """
     for total, n in itertools.product(totals, sizes):
         rule = "must leave a p* of at most 1 at each of `num_sizes`"
         require(
             total < 0.5 and secagg.connection_probability(n, total) <= 1.0,
-            "total_rates",
+            name,
             rule,
             f"{total:g} at n = {n}",
         )

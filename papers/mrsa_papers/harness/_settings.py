@@ -46,6 +46,7 @@ HELP = {
     "num_trials": "Independent trials.",
     "num_seeds": "Trainings with different seeds.",
     "num_draws": "Draws.",
+    "num_assignments": "Random assignments of the dropout rates to the clients.",
     "num_sizes": "Numbers of clients n, each in turn.",
     "total_rates": "Probabilities q_total to be lost in a round, each in turn.",
     "learning_rate": "Step size of local SGD.",
@@ -54,6 +55,7 @@ HELP = {
     "model": "Model that clients train.",
     "rounds_before": "Rounds t0 that are trained before the sums are kept.",
     "dim": "Coordinates of an update.",
+    "effort": "Computing allowance of a search; 1 is about 90 seconds on one core.",
 }
 """Words for settings that several items have."""
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import math
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -22,64 +23,85 @@ from mrsa_jax.federated import (
     quadratic_problem,
     simulate_convergence,
 )
-from mrsa_papers.harness import Check, Context, Found, rows_to_frame, state
+from mrsa_papers.harness import Check, Context, Found, Values, rows_to_frame, state
 from mrsa_papers.harness._figures import COLOURS, in_turn
+from mrsa_papers.harness._intervals import every
+from mrsa_watch._base.errors import require
 
 if TYPE_CHECKING:
     from mrsa_papers.harness._figures import Axes, pd
 
-_N, _K, _TARGETS, _RATES = 8, 4, (1, 2, 4), (0.0, 0.5)
-_ROUNDS, _STEP = 60, 10
 _START = (2.0, 2.0)
-_SHIFT = 10.0  # added to every loss, which changes no training
+_SHIFT = 1000.0  # added to every loss, which changes no training
+_MOST_COHORTS = 100_000  # that are gone through
 
 
-def convergence(context: Context) -> Found:
+def convergence(context: Context, settings: Values) -> Found:
     """Return Theorem 2: simulated training below its bound, and the bound's errors."""
-    trials = 100 if context.fast else 1000
+    _check_sizes(settings)
     rows: list[dict[str, Any]] = []
-    jobs = itertools.product(_TARGETS, _RATES)
+    jobs = itertools.product(settings.privacy_targets, settings.dropout_rates)
     for target, rate in context.steps("Theorem 2: training on quadratic losses", jobs):
-        rows += _trained(context, target, rate, trials)
+        rows += _trained(context, settings, target, rate)
     data = rows_to_frame(rows)
     return Found(
-        tuple(_checks(context, data, trials)),
+        tuple(_checks(context, data, settings)),
         data,
-        f"Federated averaging on quadratic losses of {_N} clients, {_K} in a round, E "
-        "= 1, with blocks of T that share their data's centre; equal dropout rates p, "
-        f"{trials} trials. Solid: mean gap to the least loss. Dashed: (8) as printed, "
-        "C by Theorem 1.",
+        f"Federated averaging on quadratic losses of {settings.num_clients} clients, "
+        f"{settings.cohort_size} in a round, E = 1, with blocks of T that share their "
+        f"data's centre; equal dropout rates p, {settings.num_trials} trials. Solid: "
+        "mean gap to the least loss. Dashed: (8) as printed, C by Theorem 1.",
     )
 
 
-def _problem(context: Context, target: int) -> Any:
+def _check_sizes(settings: Values) -> None:
+    """Raise unless blocks of T fit, and all cohorts can be gone through."""
+    n, k, targets = (
+        settings.num_clients,
+        settings.cohort_size,
+        settings.privacy_targets,
+    )
+    require(k < n, "cohort_size", f"must be less than num_clients, {n}", k)
+    for target in targets:
+        for name, size in (("num_clients", n), ("cohort_size", k)):
+            rule = f"must divide {name}, {size}"
+            require(size % target == 0, "privacy_targets", rule, target)
+    blocks, chosen = n // min(targets), k // min(targets)
+    is_small = blocks <= _MOST_COHORTS and math.comb(blocks, chosen) <= _MOST_COHORTS
+    rule = f"must leave at most {_MOST_COHORTS:,} cohorts to go through"
+    require(is_small, "num_clients", rule, n)
+
+
+def _problem(context: Context, settings: Values, target: int) -> Any:
     # block_size: the case in which drawing whole blocks costs most
     words: dict[str, Any] = {"curvature": (1.0, 2.0), "noise": 0.2}
-    return quadratic_problem(context.seed, _N, 2, block_size=target, **words)
+    n = settings.num_clients
+    return quadratic_problem(context.seed, n, 2, block_size=target, **words)
 
 
 def _trained(
-    context: Context, target: int, rate: float, trials: int
+    context: Context, settings: Values, target: int, rate: float
 ) -> Iterator[dict[str, Any]]:
-    problem = _problem(context, target)
+    n, k, last = settings.num_clients, settings.cohort_size, settings.num_rounds
+    problem = _problem(context, settings, target)
     gaps = np.asarray(
         simulate_convergence(
             context.seed,
             problem,
-            selection.batch_partitioning(_N, _K, target, "uniform"),
+            selection.batch_partitioning(n, k, target, "uniform"),
             independent(rate),
-            _ROUNDS,
-            trials,
+            last,
+            settings.num_trials,
             initial=_START,
         ),
         np.float64,
     )
     constants = problem.constants(_START)
-    cardinality = selection.expected_cardinality(_N, _K, target, rate)
-    for rounds in range(_STEP, _ROUNDS + 1, _STEP):
+    cardinality = selection.expected_cardinality(n, k, target, rate)
+    for rounds in sorted({-(-last * sixth // 6) for sixth in range(1, 7)}):
         final = gaps[:, rounds]
         printed, corrected = (
-            convergence_bound(_N, _K, target, rounds, cardinality, constants, form=form)
+            convergence_bound(n, k, target, rounds, cardinality, constants, form=form)
             for form in ("printed", "corrected")
         )
         yield {
@@ -88,56 +110,72 @@ def _trained(
             "C": cardinality,
             "rounds": rounds,
             "gap": float(final.mean()),
-            "error": float(final.std(ddof=1) / np.sqrt(trials)),
+            "error": float(final.std(ddof=1) / np.sqrt(settings.num_trials)),
             "printed": printed,
             "corrected": corrected,
         }
 
 
-def _checks(context: Context, data: pd.DataFrame, trials: int) -> Iterator[Check]:
+def _checks(context: Context, data: pd.DataFrame, settings: Values) -> Iterator[Check]:
     highest = data["gap"] + 5 * data["error"]
     for form in ("printed", "corrected"):
-        share = float((highest / data[form]).max())
+        bound = data[form]
+        worst = data.iloc[int((highest - bound).to_numpy().argmax())]
         yield state(
             f"mean gap to the least loss over (8) as {form}",
-            share <= 1,
+            bool((highest <= bound).all()),
             paper="at most 1",
-            ours=f"at most {share:.2g}",
-            tolerance=(
-                f"5 standard errors of {trials} trials, T = 1, 2, 4, p = 0 and .5"
-            ),
+            ours=f"at most {float((highest / bound).max()):.2g}"
+            if (bound > 0).all()
+            else f"{worst['gap']:.2g} over {worst[form]:.2g}",
+            tolerance=f"5 standard errors of {settings.num_trials} trials, every T, p",
+            # no gap is negative
+            otherwise="differs" if (bound >= 0).all() else "paper errs",
         )
-    ends = data[data["rounds"] == _ROUNDS].sort_values("C", ascending=False)
-    slow = ends[ends["T"] == _TARGETS[-1]]
-    falls = {name: bool((np.diff(slow[name]) > 0).all()) for name in ("gap", "printed")}
-    yield state(
-        f"gap after {_ROUNDS} rounds at T = {_TARGETS[-1]}, from the larger C to the "
-        "smaller",
-        all(falls.values()),
+    yield _falls(data)
+    yield _shifted(context, settings)
+    yield _drawn(context, settings)
+    yield _jensen(context, settings)
+
+
+def _falls(data: pd.DataFrame) -> Check:
+    """Judge Remark 8: with a smaller C the gap after the same rounds is larger."""
+    last, target = data["rounds"].max(), data["T"].max()
+    ends = data[data["rounds"] == last].sort_values("C", ascending=False)
+    slow = ends[ends["T"] == target]
+    rises, error = np.diff(slow["gap"]), slow["error"].to_numpy()
+    # means as near as this decide nothing
+    near = 5 * np.hypot(error[1:], error[:-1])
+    holds: list[bool | None] = [
+        True if rise > 0 else None if rise >= -within else False
+        for rise, within in zip(rises, near, strict=True)
+    ]
+    holds += [bool(rise >= 0) for rise in np.diff(slow["printed"])]
+    return state(
+        f"gap after {last} rounds at T = {target}, from the larger C to the smaller",
+        every(holds) if holds else None,
         paper="rises: C controls the rate (Remark 8)",
         ours=", ".join(
             f"C = {row['C']:.2f}: {row['gap']:.3g}" for _, row in slow.iterrows()
         ),
         tolerance="means, and the bound",
     )
-    yield _shifted(context)
-    yield _drawn(context)
-    yield _jensen(context)
 
 
-def _shifted(context: Context) -> Check:
+def _shifted(context: Context, settings: Values) -> Check:
     """Judge Gamma = L* - sum of L_i*.
 
     A constant added to every loss must change nothing.
     """
-    constants = _problem(context, 1).constants(_START)
+    n, k, rounds = settings.num_clients, settings.cohort_size, settings.num_rounds
+    constants = _problem(context, settings, 1).constants(_START)
     moved = dataclasses.replace(
         constants,
         minimum=constants.minimum + _SHIFT,
         client_minima=tuple(least + _SHIFT for least in constants.client_minima),
     )
     bounds = {
-        form: convergence_bound(_N, _K, 1, _ROUNDS, float(_K), moved, form=form)
+        form: convergence_bound(n, k, 1, rounds, float(k), moved, form=form)
         for form in ("printed", "corrected")
     }
     return state(
@@ -156,16 +194,18 @@ def _shifted(context: Context) -> Check:
     )
 
 
-def _drawn(context: Context) -> Check:
+def _drawn(context: Context, settings: Values) -> Check:
     """Judge beta's factor, the variance of a cohort's mean, over all cohorts."""
+    n, k = settings.num_clients, settings.cohort_size
     ratios = {
-        t: drawing_variance(context.seed, t) * _K * (_N - 1) / (_N - _K)
-        for t in _TARGETS
+        t: drawing_variance(context.seed, n, k, t) * k * (n - 1) / (n - k)
+        for t in settings.privacy_targets
     }
+    is_of_clients = max(ratios) == 1
     return state(
         "variance of a cohort's mean over (N - K)/(K(N - 1)), values that are equal in "
         "blocks",
-        max(ratios.values()) <= 1 + 1e-9,
+        None if is_of_clients else max(ratios.values()) <= 1 + 1e-9,
         paper="at most 1 for every T: (22), from drawing clients one by one",
         ours=", ".join(f"T = {t}: {ratio:.4g}" for t, ratio in ratios.items()),
         tolerance="exact enumeration of all cohorts",
@@ -178,24 +218,25 @@ def _drawn(context: Context) -> Check:
     )
 
 
-def drawing_variance(seed: int, target: int) -> float:
+def drawing_variance(seed: int, n: int, k: int, target: int) -> float:
     """Return the variance of cohorts' means over that of clients with equal blocks."""
-    values = np.repeat(np.random.default_rng(seed).normal(size=_N // target), target)
-    means = selection.enumerate_family(_N, _K, target).astype(np.float64) @ values / _K
+    values = np.repeat(np.random.default_rng(seed).normal(size=n // target), target)
+    means = selection.enumerate_family(n, k, target).astype(np.float64) @ values / k
     return float(((means - values.mean()) ** 2).mean() / values.var())
 
 
-def _jensen(context: Context) -> Check:
+def _jensen(context: Context, settings: Values) -> Check:
     """Judge (26): the bound at the mean number of executed rounds, not its mean."""
-    constants = _problem(context, 1).constants(_START)
+    n, k, rounds = settings.num_clients, settings.cohort_size, settings.num_rounds
+    constants = _problem(context, settings, 1).constants(_START)
     # printed and right Gamma are equal at 0
     least = float(np.mean(constants.client_minima))
     even = dataclasses.replace(
-        constants, minimum=constants.minimum - least, client_minima=(0.0,) * _N
+        constants, minimum=constants.minimum - least, client_minima=(0.0,) * n
     )
-    cardinality = selection.expected_cardinality(_N, _K, 1, 0.8)
+    cardinality = selection.expected_cardinality(n, k, 1, 0.8)
     printed, right = (
-        convergence_bound(_N, _K, 1, _ROUNDS, cardinality, even, form=form)
+        convergence_bound(n, k, 1, rounds, cardinality, even, form=form)
         for form in ("printed", "corrected")
     )
     return state(

@@ -20,30 +20,32 @@ import numpy as np
 
 from mrsa_jax import selection
 from mrsa_jax.availability import Availability, assign_rates, independent
-from mrsa_papers.harness import Check, Context, Found, rows_to_frame, state
-from mrsa_papers.harness._context import RATES
+from mrsa_papers.harness import Check, Context, Found, Values, rows_to_frame, state
 from mrsa_papers.harness._figures import COLOURS, MARKERS, in_turn
+from mrsa_watch._base.errors import require
 
 if TYPE_CHECKING:
     from mrsa_papers.harness._figures import Axes, pd
 
-_RATE = 0.3
-_N, _K, _T = 120, 12, 3
 EQUAL, LEAST, MIXED = (
     "equal rates, uniform",
     "equal rates, least used",
-    "rates .1 to .5, least used",
+    "mixed rates, least used",
 )
 
 
-def fairness_gap(context: Context) -> Found:
+def fairness_gap(context: Context, settings: Values) -> Found:
     """Return Theorem 1's F.
 
     Exact expectations for few blocks, and simulated gaps over rounds.
     """
-    sizes = (100, 400) if context.fast else (100, 400, 1600, 6400)
-    trials = 8 if context.fast else 40
-    rows, setups = [], _setups(context)
+    n, k, t = settings.num_clients, settings.cohort_size, settings.privacy_target
+    require(k <= n, "cohort_size", f"must be at most num_clients, {n}", k)
+    require(t < n, "privacy_target", f"must be less than num_clients, {n}", t)
+    for name, size in (("num_clients", n), ("cohort_size", k)):
+        require(size % t == 0, "privacy_target", f"must divide {name}, {size}", t)
+    sizes, trials = sorted(settings.round_counts), settings.num_trials
+    rows, setups = [], _setups(context, settings)
     for name, rounds in context.steps(
         "Theorem 1: gaps", itertools.product(setups, sizes)
     ):
@@ -58,26 +60,30 @@ def fairness_gap(context: Context) -> Found:
         ]
     data = rows_to_frame(rows)
     return Found(
-        (*_exact_checks(context), *_simulated_checks(data, sizes[-1])),
+        (*_exact_checks(settings.exact_rounds), *_simulated_checks(data, settings)),
         data,
         "Most minus least often summed client over the rounds, single histories of N = "
-        f"{_N}, K = {_K}, T = {_T}. Equal dropout rates ({_RATE:g}), with the blocks "
-        "drawn uniformly (lambda = 0) or the least used first (lambda = 1), and rates "
-        "of .1 to .5 shuffled over the clients.",
+        f"{n}, K = {k}, T = {t}. Equal dropout rates ({settings.dropout_rate:g}), with "
+        "the blocks drawn uniformly (lambda = 0) or the least used first (lambda = 1), "
+        f"and rates of {', '.join(f'{rate:g}' for rate in settings.dropout_rates)} "
+        "shuffled over the clients.",
     )
 
 
-def _setups(context: Context) -> dict[str, tuple[selection.Selector, Availability]]:
-    equal = independent(_RATE)
-    mixed = independent(np.asarray(assign_rates(context.seed, RATES, _N)))
-    uniform = selection.batch_partitioning(_N, _K, _T, "uniform")
-    least = selection.batch_partitioning(_N, _K, _T)
+def _setups(
+    context: Context, settings: Values
+) -> dict[str, tuple[selection.Selector, Availability]]:
+    n, k, t = settings.num_clients, settings.cohort_size, settings.privacy_target
+    equal = independent(settings.dropout_rate)
+    rates = assign_rates(context.seed, settings.dropout_rates, n)
+    uniform = selection.batch_partitioning(n, k, t, "uniform")
+    least = selection.batch_partitioning(n, k, t)
+    mixed = independent(np.asarray(rates))
     return {EQUAL: (uniform, equal), LEAST: (least, equal), MIXED: (least, mixed)}
 
 
-def _exact_checks(context: Context) -> Iterator[Check]:
+def _exact_checks(rounds: int) -> Iterator[Check]:
     """Judge exact expectations for blocks and T, at both values of lambda."""
-    rounds = 4 if context.fast else 12
     rate, others = Fraction(3, 10), (Fraction(1, 10), Fraction(5, 10))
     cases = [(2, 1, 2), (3, 2, 1), (4, 2, 2)]
     equal = [
@@ -89,6 +95,7 @@ def _exact_checks(context: Context) -> Iterator[Check]:
     yield state(
         f"exact F after {rounds} rounds, equal dropout rates, both values of lambda",
         max(equal) == 0,
+        depends=(),
         paper="0",
         ours=f"{float(max(equal)):.3g}",
         tolerance="exact fractions; 2 to 4 blocks",
@@ -98,6 +105,7 @@ def _exact_checks(context: Context) -> Iterator[Check]:
     yield state(
         f"exact F after {rounds} rounds, two blocks of T = 2 with rates of .1 and .5",
         mixed == 0,
+        depends=(),
         paper="0, by the second component (Section 4)",
         ours=f"{float(mixed):.3f}",
         tolerance="exact fraction",
@@ -111,34 +119,50 @@ def _exact_checks(context: Context) -> Iterator[Check]:
     )
 
 
-def _simulated_checks(data: pd.DataFrame, last: int) -> Iterator[Check]:
+def _simulated_checks(data: pd.DataFrame, settings: Values) -> Iterator[Check]:
     means = data.groupby(["setup", "rounds"])["gap"].mean()
+    sizes = np.array(sorted(set(data["rounds"])))
+    first, last = int(sizes[0]), int(sizes[-1])
     ends = data[data["rounds"] == last]
     uniform = ends[ends["setup"] == EQUAL]["gap"]
-    reach = _reach(last, len(uniform))
+    share, reach = _share(settings), _reach(last, len(uniform), settings)
     yield state(
         f"F of single histories after {last} rounds, {EQUAL}",
-        bool((uniform <= reach).all()),
+        # few participations are not nearly normal
+        bool((uniform <= reach).all()) if share * last >= _ENOUGH else None,
+        depends=(),
         paper="tends to 0",
         ours=f"{uniform.min():.4f} to {uniform.max():.4f}",
-        tolerance=(f"{reach:.4f}: the range of equal expectations' noise, chance 1e-3"),
+        tolerance=f"{reach:.4f}: the range of equal expectations' noise, chance 1e-3",
     )
-    fair = all(
-        bool((np.diff(means[name].to_numpy()) < 0).all()) for name in (EQUAL, LEAST)
-    )
+    steps = [means[name].to_numpy() for name in (EQUAL, LEAST)]
+    falls = all(bool(((np.diff(step) < 0) | (step[1:] == 0)).all()) for step in steps)
+    # noise may raise a mean where rounds are few or near each other
+    is_clear = share * first >= 5 and bool((sizes[1:] >= 4 * sizes[:-1]).all())
     yield state(
         "mean F over rounds, equal dropout rates",
-        fair,
+        falls if len(sizes) > 1 and (falls or is_clear) else None,
+        depends=(),
         paper="tends to 0",
         ours="; ".join(
             f"{name} {means[name].iloc[0]:.3f} to {means[name].iloc[-1]:.4f}"
             for name in (EQUAL, LEAST)
         ),
-        tolerance=f"falls at each of {', '.join(map(str, means[EQUAL].index))} rounds",
+        tolerance=f"falls at each of {', '.join(map(str, sizes))} rounds",
     )
 
 
-def _reach(rounds: int, trials: int) -> float:
+_ENOUGH = 30  # participations of a client whose counts are nearly normal
+
+
+def _share(settings: Values) -> float:
+    """Return C/N, the chance that a client is in a round."""
+    n = settings.num_clients
+    sizes = n, settings.cohort_size, settings.privacy_target
+    return selection.expected_cardinality(*sizes, settings.dropout_rate) / n
+
+
+def _reach(rounds: int, trials: int, settings: Values) -> float:
     """Return the gap that counts of equal expectation exceed with chance 1e-3.
 
     A block is in a round with chance s = C/N, and rounds are independent. K/T of the M
@@ -148,8 +172,7 @@ def _reach(rounds: int, trials: int) -> float:
     """
     from scipy import stats
 
-    blocks = _N // _T
-    share = selection.expected_cardinality(_N, _K, _T, _RATE) / _N
+    blocks, share = settings.num_clients // settings.privacy_target, _share(settings)
     deviation = math.sqrt(share * (1 - share) * blocks / (blocks - 1) / rounds)
     # of all trials together
     widest = stats.studentized_range.isf(1e-3 / trials, blocks, np.inf)

@@ -13,48 +13,51 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from mrsa_jax import selection
-from mrsa_papers.harness import Check, Context, Found, compare, rows_to_frame, state
+from mrsa_papers.harness import Check, Context, Found, Values, rows_to_frame, state
 from mrsa_papers.harness._figures import by_scheme
+from mrsa_papers.multiround._population import online_of
+from mrsa_watch._base.errors import require
 
 if TYPE_CHECKING:
     from mrsa_papers.harness._figures import Axes, pd
 
-_N, _K = 60, 10
 
-
-def early_leaks(context: Context) -> Found:
+def early_leaks(context: Context, settings: Values) -> Found:
     """Compare how early weighted random and random selection leak.
 
     At multiples of N/K rounds.
     """
-    trials = 60 if context.fast else 200
-    online = context.online(_N)
+    n, k, trials = settings.num_clients, settings.cohort_size, settings.num_trials
+    rule = f"must divide num_clients, {n}, at least three times"
+    require(n % k == 0 and n > 2 * k, "cohort_size", rule, k)
+    online = online_of(context, settings)
     selectors = {
-        "Random": selection.uniform(_N, _K),
-        "Weighted random": selection.weighted(_N, _K),
+        "Random": selection.uniform(n, k),
+        "Weighted random": selection.weighted(n, k),
     }
     # of generic rows, rank = rounds: min(K, N - rank + 1)
-    law = np.minimum(_K, _N - np.arange(_N))
+    law = np.minimum(k, n - np.arange(n))
     rows, firsts, checks = [], {}, []
     for label, selector in context.steps("Early leaks", selectors.items()):
         history = np.asarray(
-            selection.rollout_trials(context.seed, selector, online, _N, trials)
+            selection.rollout_trials(context.seed, selector, online, n, trials)
         )
         upper = window_bounds(history)
         leaked = np.maximum.accumulate(upper < law, axis=1)
         firsts[label] = np.where(leaked[:, -1], leaked.argmax(axis=1) + 1, 0)
-        for j in range(_N):
+        for j in range(n):
             row = {
                 "scheme": label,
+                "epoch": n // k,
                 "rounds": j + 1,
                 "leaked": float(leaked[:, j].mean()),
             }
             rows.append(row | {"fewest": int(upper[:, j].min()), "law": int(law[j])})
-        checks.append(_recounted(label, history, upper))
+        checks.append(_recounted(label, history, upper, k))
     return Found(
-        (*_comparison(firsts), *checks),
+        (*_comparison(firsts, n // k), *checks),
         rows_to_frame(rows),
-        f"N = {_N}, K = {_K}, {trials} trials: share in which some combination of the "
+        f"N = {n}, K = {k}, {trials} trials: share in which some combination of the "
         "sums so far has fewer clients than min(K, N - rank + 1), the generic law. It "
         "is the sum of m rounds minus that of the m rounds before: a fact without any "
         "certificate.",
@@ -91,16 +94,16 @@ def _weights(rows: np.ndarray) -> np.ndarray:
 
 
 def window_witness(history: np.ndarray, clients: int) -> list[int] | None:
-    """Return the first difference of windows with at most this many clients.
-
-    It is in Python integers.
-    """
+    """Return the first difference of windows with at most this many clients."""
     rounds = len(history)
+    # participations up to each round, 0 at first
+    counts = np.zeros((rounds + 1, history.shape[1]), np.int32)
+    np.cumsum(history, axis=0, out=counts[1:])
     for t in range(2, rounds + 1):
         for m in range(1, t // 2 + 1):
-            witness = [0] * (t - 2 * m) + [1] * m + [-1] * m + [0] * (rounds - t)
-            if 0 < recount(history, witness) <= clients:
-                return witness
+            change = 2 * counts[t - m] - counts[t] - counts[t - 2 * m]
+            if 0 < np.count_nonzero(change) <= clients:
+                return [0] * (t - 2 * m) + [1] * m + [-1] * m + [0] * (rounds - t)
     return None
 
 
@@ -115,27 +118,27 @@ def recount(history: np.ndarray, witness: list[int]) -> int:
     return sum(value != 0 for value in combined)
 
 
-def _recounted(label: str, history: np.ndarray, upper: np.ndarray) -> Check:
+def _recounted(label: str, history: np.ndarray, upper: np.ndarray, k: int) -> Check:
     """Recount the trial that leaks most before the tail, without NumPy."""
-    middle = upper[:, _N - 2 * _K - 1]
+    rounds = history.shape[2] - 2 * k
+    middle = upper[:, rounds - 1]
     trial, fewest = int(middle.argmin()), int(middle.min())
-    if fewest >= _K:  # a single round's sum
-        return compare(f"{label}: clients in a single sum", _K, fewest)
-    witness = window_witness(history[trial, : _N - 2 * _K], fewest)
-    ours = -1 if witness is None else recount(history[trial, : _N - 2 * _K], witness)
-    return compare(
-        f"{label}: fewest clients in a combination of {_N - 2 * _K} rounds, counted "
-        "again",
-        fewest,
-        ours,
+    if fewest >= k:  # a single round's sum
+        return state(f"{label}: clients in a single sum", fewest == k, ours=f"{fewest}")
+    witness = window_witness(history[trial, :rounds], fewest)
+    ours = -1 if witness is None else recount(history[trial, :rounds], witness)
+    return state(
+        f"{label}: fewest clients in a combination of {rounds} rounds, counted again",
+        ours == fewest,
+        ours=f"{ours}; by windows {fewest}",
         note="the witness z multiplied out in plain Python integers",
     )
 
 
-def _comparison(firsts: dict[str, np.ndarray]) -> Iterator[Check]:
+def _comparison(firsts: dict[str, np.ndarray], epoch: int) -> Iterator[Check]:
     shares = {label: float((first > 0).mean()) for label, first in firsts.items()}
     leaks = firsts["Weighted random"][firsts["Weighted random"] > 0]
-    at_epochs = float((leaks % (_N // _K) == 0).mean()) if leaks.size else 0.0
+    at_epochs = float((leaks % epoch == 0).mean()) if leaks.size else 0.0
     yield state(
         "trials with T below the generic law",
         shares["Weighted random"] >= 2 * shares["Random"] > 0,
@@ -146,7 +149,7 @@ def _comparison(firsts: dict[str, np.ndarray]) -> Iterator[Check]:
         note="the least used clients are nearly the same after every N/K rounds",
     )
     yield state(
-        f"weighted random: first such leak after a multiple of N/K = {_N // _K} rounds",
+        f"weighted random: first such leak after a multiple of N/K = {epoch} rounds",
         at_epochs > 0.5,
         ours=f"{100 * at_epochs:.0f} % of the {leaks.size} trials that leak early",
         tolerance="most of them",
@@ -157,6 +160,7 @@ def draw_early_leaks(ax: Axes, data: pd.DataFrame) -> None:
     """Draw the share of trials that leaked early (columns scheme, rounds, leaked)."""
     for _, curve, look in by_scheme(data):
         ax.plot(curve["rounds"], 100 * curve["leaked"], drawstyle="steps-post", **look)
-    ax.set_xticks(range(0, int(data["rounds"].max()) + 1, _N // _K))
+    epoch = int(data["epoch"].max())
+    ax.set_xticks(range(0, int(data["rounds"].max()) + 1, epoch))
     ax.grid(axis="x", color="#bbbbbb", ls=":")
     ax.set_ylim(0)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from mrsa_jax import selection
-from mrsa_papers.harness import Check, Context, Found, rows_to_frame, state
+from mrsa_papers.harness import Check, Context, Found, Values, rows_to_frame, state
 from mrsa_papers.harness._figures import SHADES
 
 if TYPE_CHECKING:
@@ -27,12 +27,12 @@ if TYPE_CHECKING:
 _FAMILIES = ((4, 2, 1), (4, 2, 2), (6, 2, 1), (6, 2, 2))
 
 
-def necessity(context: Context) -> Found:
+def necessity(context: Context, settings: Values) -> Found:
     """Return Remark 6.
 
     The most cohorts of any family that keeps T, against C(N/T, K/T).
     """
-    most = 10 if context.fast else 14
+    most = settings.num_clients
     sizes = [
         (n, k, t)
         # K <= N/2, as Remark 6 assumes
@@ -69,7 +69,7 @@ def necessity(context: Context) -> Found:
             paper="none: achieved",
             ours=f"{len(short)} of {len(data)}",
         ),
-        *_family_checks(context),
+        *_family_checks(most),
         _equal_numbers(most),
     )
     return Found(
@@ -80,9 +80,9 @@ def necessity(context: Context) -> Found:
     )
 
 
-def _family_checks(context: Context) -> Iterator[Check]:
+def _family_checks(most: int) -> Iterator[Check]:
     """Judge the bound and the structure over all families of few clients."""
-    cases = _FAMILIES[:2] if context.fast else _FAMILIES
+    cases = [case for case in _FAMILIES if case[0] <= most]
     largest = {case: largest_family(*case) for case in cases}
     bounds = {case: selection.family_size(*case) for case in cases}
     yield state(

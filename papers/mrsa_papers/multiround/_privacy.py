@@ -7,22 +7,24 @@ non-zero combination of the sums so far.
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from mrsa_jax import privacy, selection
-from mrsa_papers.harness._context import Context, rows_to_frame, schemes_for, targets_of
+from mrsa_papers.harness import Check, Context, Found, Values, rows_to_frame, state
 from mrsa_papers.harness._figures import by_scheme, legend
-from mrsa_papers.harness._items import Check, Found, Stated, state
 from mrsa_papers.multiround._echelon import echelon_estimate
+from mrsa_papers.multiround._population import check_population, online_of, schemes_of
+from mrsa_papers.multiround._windows import label_of, selector_of
+from mrsa_watch._base.errors import require
 
 if TYPE_CHECKING:
     from mrsa_papers.harness._figures import Axes, Figure, pd
 
 _RANDOM = ("Random", "Weighted random")
 _ALL = "all trials and rounds"
-_CLIENTS = 120  # N in the paper
+_NEVER = 10**6  # a round that moves a median up
 
 
 @dataclasses.dataclass(frozen=True)
@@ -40,57 +42,71 @@ class Bounded:
     upper: np.ndarray
 
 
-def bounded(context: Context) -> dict[str, Bounded]:
-    """Return trials of the six schemes with bounds.
-
-    The paper's, or half as many clients.
-    """
-    n, rounds, trials = (60, 90, 4) if context.fast else (_CLIENTS, 160, 20)
-
-    def made() -> dict[str, Bounded]:
-        bounds, online = {}, context.online(n)
-        schemes = schemes_for(n).items()
-        for label, selector in context.steps("Figure 4a: bounds of T", schemes):
-            history = selection.rollout_trials(
-                context.seed, selector, online, rounds, trials
-            )
-            curves = privacy.weak_privacy_trajectory(history, method="bounds")
-            bounds[label] = Bounded(
-                *map(np.asarray, (history, curves.lower, curves.upper))
-            )
-        return bounds
-
-    return context.once("bounded", made)
+def _bounded(context: Context, settings: Values) -> dict[str, Bounded]:
+    """Return trials of all schemes with bounds."""
+    bounds, online = {}, online_of(context, settings)
+    schemes = schemes_of(settings).items()
+    for label, selector in context.steps("Figure 4a: bounds of T", schemes):
+        history = selection.rollout_trials(
+            context.seed, selector, online, settings.num_rounds, settings.num_trials
+        )
+        curves = privacy.weak_privacy_trajectory(history, method="bounds")
+        bounds[label] = Bounded(*map(np.asarray, (history, curves.lower, curves.upper)))
+    return bounds
 
 
-def certified(context: Context) -> dict[str, Any]:
-    """Return certified trajectories of the first trial of three schemes."""
-    labels = (*_RANDOM, "Multi-RoundSecAgg (T=3)")
-    histories = {label: bounded(context)[label].history[0] for label in labels}
+class Certified(NamedTuple):
+    """One history of a scheme, bool[J, N], and its certified trajectory."""
 
-    def made() -> dict[str, Any]:
-        by_label: dict[str, Any] = {}
-        for label, history in context.steps(
-            "Figure 4a: certificates", histories.items()
+    history: np.ndarray
+    curve: Any
+
+
+def _certified(context: Context, settings: Values, target: int) -> dict[str, Certified]:
+    """Return the first trial of random, weighted and block selection, certified."""
+    n, k = settings.num_clients, settings.cohort_size
+    selectors = {
+        "Random": selection.uniform(n, k),
+        "Weighted random": selection.weighted(n, k),
+        label_of(target): selector_of(n, k, target),
+    }
+    online = online_of(context, settings)
+
+    def made() -> dict[str, Certified]:
+        by_label: dict[str, Certified] = {}
+        for label, selector in context.steps(
+            "Figure 4a: certificates", selectors.items()
         ):
-            by_label[label] = privacy.weak_privacy_trajectory(
+            history = np.asarray(
+                selection.rollout(context.seed, selector, online, settings.num_rounds)
+            )
+            curve = privacy.weak_privacy_trajectory(
                 history,
                 method="certified",
-                effort=0.2 if context.fast else 4.0,
+                effort=settings.effort,
                 # a sign of life from inside a search, and where an interrupt is seen
-                progress=lambda *_: context.progress.update(len(by_label), len(labels)),
+                progress=lambda *_: context.progress.update(
+                    len(by_label), len(selectors)
+                ),
             )
+            by_label[label] = Certified(history, curve)
         return by_label
 
-    return context.once("certified", made)
+    # two items show them, mostly of the same settings
+    names = "dropout_rates", "assignment", "num_rounds", "effort"
+    values = tuple(settings[name] for name in names)
+    return context.once(("certified", n, k, target, *values), made)
 
 
-def privacy_over_rounds(context: Context) -> Found:
+def privacy_over_rounds(context: Context, settings: Values) -> Found:
     """Return Figure 4a.
 
     T over rounds as proven intervals, the published estimate beside it.
     """
-    trials = bounded(context)
+    check_population(settings)
+    n, k = settings.num_clients, settings.cohort_size
+    trials = _bounded(context, settings)
+    certified = _certified(context, settings, min(settings.privacy_targets))
     rows = []
     for label, bounds in trials.items():
         estimates = np.stack([echelon_estimate(history) for history in bounds.history])
@@ -101,29 +117,29 @@ def privacy_over_rounds(context: Context) -> Found:
             for j, (least, most) in enumerate(
                 zip(_means(low), _means(high), strict=True)
             ):
-                row = {"panel": panel, "scheme": label, "rounds": j + 1}
+                row = {"K": k, "panel": panel, "scheme": label, "rounds": j + 1}
                 rows.append(row | {"lower": least, "upper": most})
-    for label, curve in certified(context).items():
+    for label, (_, curve) in certified.items():
         for j in np.flatnonzero(np.asarray(curve.upper) > 0).tolist():
-            row = {"panel": "one history", "scheme": label, "rounds": j + 1}
+            row = {"K": k, "panel": "one history", "scheme": label, "rounds": j + 1}
             rows.append(
                 row | {"lower": float(curve.lower[j]), "upper": float(curve.upper[j])}
             )
-    n = trials["Random"].history.shape[-1]
-    count = len(trials["Random"].history)
     checks = [_falls_to_one(label, trials[label], n) for label in _RANDOM]
-    checks += [_falls_sharply(label, certified(context)[label], n) for label in _RANDOM]
-    checks.append(_for_ever(trials["User partition"]))
-    targets = targets_of(schemes_for()).items()
-    checks += [_settles(label, t, trials[label]) for label, t in targets if 1 < t < 12]
+    checks += [_falls_sharply(label, certified[label].curve, n, k) for label in _RANDOM]
+    checks.append(_for_ever(trials["User partition"], k))
+    checks += [
+        _settles(label_of(target), target, trials[label_of(target)])
+        for target in settings.privacy_targets
+    ]
     return Found(
         tuple(checks),
         rows_to_frame(rows),
-        f"Weak T at N = {n}, K = 12. Left: bounds over {count} trials, means; T lies "
-        "in the band, a line is drawn where its edges meet; error chance below 2^-30 a "
-        "history. Middle: one history each, with certificates. Right: the smallest row "
-        "weight of a floating-point echelon form, as in the published notebooks.",
-        (Stated("clients", _CLIENTS, n),),
+        f"Weak T at N = {n}, K = {k}. Left: bounds over {settings.num_trials} trials, "
+        "means; T lies in the band, a line is drawn where its edges meet; error chance "
+        "below 2^-30 a history. Middle: one history each, with certificates. Right: "
+        "the smallest row weight of a floating-point echelon form, as in the published "
+        "notebooks.",
     )
 
 
@@ -142,15 +158,17 @@ def _means(values: np.ndarray) -> list[float]:
 
 
 def _falls_to_one(label: str, bounds: Bounded, n: int) -> Check:
-    is_one = bounds.upper == 1
-    # 10**6 stands for never, and moves the median up
-    first = np.where(is_one.any(axis=1), is_one.argmax(axis=1) + 1, 10**6)
+    is_one, rounds = bounds.upper == 1, bounds.upper.shape[1]
+    first = np.where(is_one.any(axis=1), is_one.argmax(axis=1) + 1, _NEVER)
     middle = float(np.median(first))
+    is_too_short = rounds < 1.05 * n and middle > rounds
     return state(
         f"{label}: round from which T = 1",
-        n <= middle <= 1.05 * n,
+        None if is_too_short else n <= middle <= 1.05 * n,
         paper=f"about N = {n} (Remarks 11 and 12)",
-        ours=f"median {middle:.0f}, {first.min()} to {first.max()}",
+        ours=f"median {_round_words(middle, rounds)}, "
+        f"{_round_words(int(first.min()), rounds)} to "
+        f"{_round_words(int(first.max()), rounds)}",
         tolerance="median in [N, 1.05 N]",
         note=(
             "T = 1 is decided exactly: a client's own update is a combination of the "
@@ -159,38 +177,53 @@ def _falls_to_one(label: str, bounds: Bounded, n: int) -> Check:
     )
 
 
-def _falls_sharply(label: str, curve: Any, n: int) -> Check:
+def _round_words(first: float | int, rounds: int) -> str:
+    """State a round, or that it is later than the last.
+
+    Examples:
+        >>> _round_words(119.5, 160), _round_words(10**6, 160)
+        ('120', 'after 160')
+    """
+    return f"{first:.0f}" if first <= rounds else f"after {rounds}"
+
+
+def _falls_sharply(label: str, curve: Any, n: int, k: int) -> Check:
     """Judge "drops sharply" on one certified history.
 
     From half of K to 1 within N / 5 rounds.
     """
     lower, upper = np.asarray(curve.lower), np.asarray(curve.upper)
-    first_exposed = int(np.argmax(upper == 1)) if (upper == 1).any() else 10**6
-    # from the last round with a proof of T >= 6
-    width = first_exposed - int(np.flatnonzero(lower >= 6).max(initial=-1))
-    # a witness has fewer than 6 clients
-    least = first_exposed - int(np.argmax((upper > 0) & (upper < 6)))
+    half, is_exposed = max(2, (k + 1) // 2), bool((upper == 1).any())
+    first_exposed = int(np.argmax(upper == 1)) if is_exposed else _NEVER
+    # from the last round with a proof of T >= K/2
+    width = first_exposed - int(np.flatnonzero(lower >= half).max(initial=-1))
+    # a witness has fewer than K/2 clients
+    least = first_exposed - int(np.argmax((upper > 0) & (upper < half)))
+    is_too_short = len(upper) < 1.05 * n and not is_exposed
     return state(
-        f"{label}: rounds from T >= 6 to T = 1",
-        width <= n / 5,
+        f"{label}: rounds from T >= {half} to T = 1",
+        None if is_too_short else width <= n / 5,
         paper="drops sharply",
-        ours=f"{width} (after the last round with a proof of T >= 6)",
+        ours=f"{width} (after the last round with a proof of T >= {half})"
+        if is_exposed
+        else f"T > 1 in all {len(upper)} rounds",
         tolerance=f"at most N / 5 = {n // 5}",
         otherwise="our reading" if n / 5 < least <= n else "differs",
         note="one history with certificates; the paper gives no number of rounds",
     )
 
 
-def _for_ever(bounds: Bounded) -> Check:
+def _for_ever(bounds: Bounded, k: int) -> Check:
     part = bounds.upper > 0
     least, most = (
-        bounds.lower[part].min(initial=10**6),
+        bounds.lower[part].min(initial=_NEVER),
         bounds.upper[part].max(initial=-1),
     )
     return state(
         "User partition: T",
-        bool(least == most == 12),
-        paper="12 for ever",
+        bool(least == most == k) if part.any() else None,
+        depends=(),
+        paper=f"{k} for ever",
         ours=f"{least} to {most}" if part.any() else "nobody ever took part",
         tolerance=f"exact, {_ALL}",
     )
@@ -198,37 +231,54 @@ def _for_ever(bounds: Bounded) -> Check:
 
 def _settles(label: str, target: int, bounds: Bounded) -> Check:
     part = bounds.upper > 0
-    least, end = int(bounds.lower[part].min(initial=10**6)), bounds.upper[:, -1]
+    least, end = int(bounds.lower[part].min(initial=_NEVER)), bounds.upper[:, -1]
+    # the target is reached once single blocks can be told apart
+    is_early = least >= target and bool(((end > target) | (end < 0)).any())
     return state(
         f"{label}: T never below its target, which it reaches",
-        least == target and bool((end == target).all()),
+        None if is_early else least == target and bool((end == target).all()),
         paper=f"{target}, above random and weighted random",
-        ours=f"never below {least}; {int(end.min())} to {int(end.max())} at the end",
+        ours=f"never below {least}; {int(end.min())} to {int(end.max())} at the end"
+        if part.any()
+        else "nobody ever took part",
         tolerance=f"exact, {_ALL}",
     )
 
 
-def echelon_against_truth(context: Context) -> Found:
+def echelon_against_truth(context: Context, settings: Values) -> Found:
     """Find errors of the published estimate of T, on histories with certificates."""
+    n, k, target = (
+        settings.num_clients,
+        settings.cohort_size,
+        settings.privacy_target,
+    )
+    require(k <= n, "cohort_size", f"must be at most num_clients, {n}", k)
+    for name, size in (("num_clients", n), ("cohort_size", k)):
+        rule = f"must divide {name}, {size}"
+        require(size % target == 0, "privacy_target", rule, target)
     rows, checks = [], []
-    for label, curve in certified(context).items():
-        estimate = echelon_estimate(bounded(context)[label].history[0])
+    for label, (history, curve) in _certified(context, settings, target).items():
+        estimate = echelon_estimate(history)
         lower, upper = np.asarray(curve.lower), np.asarray(curve.upper)
         for j in np.flatnonzero(upper > 0):
             row = {"scheme": label, "rounds": int(j) + 1, "lower": int(lower[j])}
             rows.append(row | {"upper": int(upper[j]), "estimate": int(estimate[j])})
+        summed = int((upper > 0).sum())
         over = (estimate > upper) & (upper > 0)
         worst = int(np.argmax(np.where(upper > 0, estimate - upper, -1)))
         checks.append(
             state(
                 f"{label}: rounds in which the estimate is above a proven upper bound "
                 "of T",
-                not over.any(),
+                not over.any() if summed else None,
+                depends=(),
                 paper="0, if it is to be T",
                 ours=(
-                    f"{int(over.sum())} of {int((upper > 0).sum())}; in round "
+                    f"{int(over.sum())} of {summed}; in round "
                     f"{worst + 1} {estimate[worst]} where T <= {upper[worst]}"
-                ),
+                )
+                if summed
+                else "no round has a sum",
                 otherwise="our reading",
                 note=(
                     "the bound comes with a combination of sums that has so few "
@@ -237,18 +287,19 @@ def echelon_against_truth(context: Context) -> Found:
                 ),
             )
         )
-    checks.append(_exhaustive(context))
+    checks.append(_exhaustive(context, settings.num_histories))
     return Found(
         tuple(checks),
         rows_to_frame(rows),
-        "One history a scheme: band proven bounds of T (a line where they meet), "
-        "dashes the smallest row weight of a floating-point reduced row echelon form.",
+        f"One history a scheme at N = {n}, K = {k}: band proven bounds of T (a line "
+        "where they meet), dashes the smallest row weight of a floating-point reduced "
+        "row echelon form.",
     )
 
 
-def _exhaustive(context: Context) -> Check:
+def _exhaustive(context: Context, trials: int) -> Check:
     """Count small random histories on which the estimate is wrong; T is exact."""
-    n, k, trials = 24, 6, 4 if context.fast else 40
+    n, k = 24, 6
     words = (selection.uniform(n, k), context.online(n), n + 6, trials)
     histories = np.asarray(selection.rollout_trials(context.seed, *words))
     wrong = unproven = 0
@@ -265,6 +316,7 @@ def _exhaustive(context: Context) -> Check:
         f"random histories at N = {n}, K = {k} in which the estimate is above T "
         "somewhere",
         wrong == 0,
+        depends=(),
         paper="0, if it is to be T",
         ours=f"{wrong} of {trials} ({unproven} rounds without certificate left out)",
         otherwise="our reading",
@@ -284,9 +336,9 @@ def draw_privacy(figure: Figure, data: pd.DataFrame) -> None:
         axes.set_title(title)
     for axes in (first, middle):
         axes.get_legend().remove()
-        axes.set(ylim=(0, 13))
+        axes.set(ylim=(0, int(data["K"].max()) + 1))
     right.set(ylabel="estimate of weak T (clients)")
-    right.axhline(12, color="#777777", lw=0.8, ls=":")
+    right.axhline(data["K"].max(), color="#777777", lw=0.8, ls=":")
 
 
 def _draw_bounds(ax: Axes, data: pd.DataFrame) -> None:

@@ -1,9 +1,9 @@
 """Figures 4b, 4c and 5a of Multi-RoundSecAgg.
 
 Fairness and cardinality over rounds, and T vs C.
-All three read the same rollouts: six schemes at N = 120, K = 12, over several
-assignments of the dropout rates to clients, because the paper does not state its own
-and C and F depend on it.
+All three read the same rollouts: six schemes (N = 120, K = 12 in the paper), over
+several assignments of the dropout rates to clients, because the paper does not state
+its assignment and C and F depend on it.
 """
 
 from __future__ import annotations
@@ -20,23 +20,19 @@ from mrsa_jax import plotting, selection
 from mrsa_jax.availability import assign_rates, independent
 from mrsa_papers.harness import (
     Check,
+    Context,
     Found,
+    Values,
     rows_to_frame,
-    schemes_for,
     state,
     targets_of,
 )
-from mrsa_papers.harness._context import RATES, Context
 from mrsa_papers.harness._figures import by_scheme
+from mrsa_papers.multiround._population import check_population, schemes_of
+from mrsa_papers.multiround._windows import label_of
 
 if TYPE_CHECKING:
     from mrsa_papers.harness._figures import Axes, pd
-
-_BLOCKS = (
-    "Multi-RoundSecAgg (T=6)",
-    "Multi-RoundSecAgg (T=4)",
-    "Multi-RoundSecAgg (T=3)",
-)
 
 # "Almost the same C": the share of K by which C may fall short of random selection's.
 _ALMOST = 0.05
@@ -57,39 +53,53 @@ class Curves:
     expected: np.ndarray
 
 
-def rollouts(context: Context) -> dict[str, dict[str, Curves]]:
+def rollouts(context: Context, settings: Values) -> dict[str, dict[str, Curves]]:
     """Return the curves of every scheme.
 
     `"shuffled"` and `"cyclic"` -> label -> curves.
     """
+    check_population(settings)
 
     def made() -> dict[str, dict[str, Curves]]:
         curves: dict[str, dict[str, Curves]] = {"shuffled": {}, "cyclic": {}}
-        jobs = itertools.product(curves, schemes_for().items())
+        jobs = itertools.product(curves, schemes_of(settings).items())
         for how, (label, selector) in context.steps(
             "Figures 4b, 4c, 5a: rollouts", jobs
         ):
-            curves[how][label] = _curves(context, selector, how)
+            curves[how][label] = _curves(context, settings, selector, how)
         return curves
 
-    return context.once("rollouts", made)
+    values = tuple(settings[name] for name in _SETTINGS)
+    return context.once(("rollouts", *values), made)
 
 
-def _curves(context: Context, selector: Any, how: str) -> Curves:
-    trials, rounds = (6, 300) if context.fast else (20, 1000)
-    assignments = 1 if how == "cyclic" else 4 if context.fast else 20
+_SETTINGS = (
+    "num_clients",
+    "cohort_size",
+    "privacy_targets",
+    "dropout_rates",
+    "num_rounds",
+    "num_trials",
+    "num_assignments",
+)
+
+
+def _curves(context: Context, settings: Values, selector: Any, how: str) -> Curves:
+    clients, trials = settings.num_clients, settings.num_trials
+    assignments = 1 if how == "cyclic" else settings.num_assignments
     parts, expected = [], []
     for i in range(assignments):
         # one assignment per seed
         seed = (context.seed + i) % 2**32
-        rates = np.asarray(assign_rates(seed, RATES, 120, how=how))  # type: ignore[arg-type]
+        rates = assign_rates(seed, settings.dropout_rates, clients, how=how)  # type: ignore[arg-type]
         parts.append(
             selection.rollout_metrics(
-                seed, selector, independent(rates), rounds, trials
+                seed, selector, independent(rates), settings.num_rounds, trials
             )
         )
         target = targets_of({"": selector})[""]
-        expected += [expected_size(rates.astype(np.float64), target)] * trials
+        size = expected_size(rates.astype(np.float64), target, settings.cohort_size)
+        expected += [size] * trials
     fairness = np.concatenate([np.asarray(part.fairness_gap) for part in parts])
     cardinality = np.concatenate(
         [np.asarray(part.aggregation_cardinality) for part in parts]
@@ -97,8 +107,8 @@ def _curves(context: Context, selector: Any, how: str) -> Curves:
     return Curves(fairness, cardinality, np.array(expected))
 
 
-def expected_size(offline: np.ndarray, block_size: int) -> float:
-    """Return C of K = 12 clients in whole blocks, from the law of the whole blocks.
+def expected_size(offline: np.ndarray, block_size: int, cohort_size: int = 12) -> float:
+    """Return C of K clients in whole blocks, from the law of the whole blocks.
 
     Multiplied out here, block by block, so that what is simulated is compared with
     something else than its own package.
@@ -106,6 +116,7 @@ def expected_size(offline: np.ndarray, block_size: int) -> float:
     Args:
         offline: float64[N], dropout rates of the clients, blocks of neighbours.
         block_size: T.
+        cohort_size: K.
 
     Examples:
         >>> round(expected_size(np.full(120, 0.1), 12), 10)
@@ -115,15 +126,19 @@ def expected_size(offline: np.ndarray, block_size: int) -> float:
     for block in (1.0 - offline).reshape(-1, block_size):
         whole = float(block.prod())
         law = np.convolve(law, [1.0 - whole, whole])
-    return 12 * float(law[12 // block_size :].sum())
+    return cohort_size * float(law[cohort_size // block_size :].sum())
 
 
-def fairness_over_rounds(context: Context) -> Found:
+def fairness_over_rounds(context: Context, settings: Values) -> Found:
     """Return Figure 4b: the fairness gap F over rounds."""
-    curves = rollouts(context)
+    curves = rollouts(context, settings)
     rounds = curves["cyclic"]["Random"].fairness.shape[1]
-    gaps = _expected_gaps(context)
-    checks = [check for label in _BLOCKS for check in _fairer(gaps, label)]
+    gaps = _expected_gaps(context, settings)
+    checks = [
+        check
+        for target in settings.privacy_targets
+        for check in _fairer(gaps, label_of(target))
+    ]
     means = {
         label: float(np.mean([gap.value for gap in of_scheme["shuffled"]]))
         for label, of_scheme in gaps.items()
@@ -150,22 +165,22 @@ def fairness_over_rounds(context: Context) -> Found:
 
 
 def _expected_gaps(
-    context: Context,
+    context: Context, settings: Values
 ) -> dict[str, dict[str, list[selection.ExpectedGap]]]:
     """Return F of eq. (6) of each scheme, for each assignment of the rates."""
-    draws = 20 if context.fast else 200
+    rates, clients = settings.dropout_rates, settings.num_clients
     assignments = {
         how: [
             independent(
-                assign_rates((context.seed + i) % 2**32, RATES, 120, how=how)  # type: ignore[arg-type]
+                assign_rates((context.seed + i) % 2**32, rates, clients, how=how)  # type: ignore[arg-type]
             )
             for i in range(count)
         ]
-        for how, count in (("shuffled", draws), ("cyclic", 1))
+        for how, count in (("shuffled", settings.num_shuffles), ("cyclic", 1))
     }
     gaps: dict[str, dict[str, list[selection.ExpectedGap]]] = {}
     for label, selector in context.steps(
-        "Figure 4b: expected shares", schemes_for().items()
+        "Figure 4b: expected shares", schemes_of(settings).items()
     ):
         gaps[label] = {
             how: [
@@ -218,9 +233,9 @@ def _fairer(
     )
 
 
-def cardinality_over_rounds(context: Context) -> Found:
+def cardinality_over_rounds(context: Context, settings: Values) -> Found:
     """Return Figure 4c: the aggregation cardinality C over rounds."""
-    curves = rollouts(context)["shuffled"]
+    curves = rollouts(context, settings)["shuffled"]
     ends = {
         label: float(curve.cardinality[:, -1].mean()) for label, curve in curves.items()
     }
@@ -234,7 +249,9 @@ def cardinality_over_rounds(context: Context) -> Found:
             tolerance="order of the means",
         )
     ]
-    checks += [_as_expected(label, curve, rounds) for label, curve in curves.items()]
+    checks += [
+        _as_expected(label, curve, rounds, settings) for label, curve in curves.items()
+    ]
     return Found(
         tuple(checks),
         _frame(curves, "cardinality"),
@@ -244,18 +261,20 @@ def cardinality_over_rounds(context: Context) -> Found:
     )
 
 
-def _as_expected(label: str, curve: Curves, rounds: int) -> Check:
+def _as_expected(label: str, curve: Curves, rounds: int, settings: Values) -> Check:
     """Compare the simulated C with Theorem 1 for mixed rates (Poisson-binomial)."""
+    k, schemes = settings.cohort_size, 3 + len(settings.privacy_targets)
     gap = float((curve.cardinality[:, -1] - curve.expected).mean())
-    share = float(np.clip(curve.expected.mean() / 12, 0.0, 1.0))
-    total, log = rounds * len(curve.expected), math.log(2 * 6 / 1e-6)
+    share = float(np.clip(curve.expected.mean() / k, 0.0, 1.0))
+    total, log = rounds * len(curve.expected), math.log(2 * schemes / 1e-6)
     # Bernstein's bound on the mean of independent rounds
-    slack = 12 * (
+    slack = k * (
         math.sqrt(2 * share * (1 - share) * log / total) + 2 * log / (3 * total)
     )
     return state(
         f"C of {label} against its expectation",
         abs(gap) <= slack,
+        depends=(),
         paper="Theorem 1; for mixed rates, our own computation",
         ours=f"simulated minus expected {gap:+.4f}",
         tolerance=f"{slack:.3f} (Bernstein's bound, chance 1e-6)",
@@ -263,17 +282,20 @@ def _as_expected(label: str, curve: Curves, rounds: int) -> Check:
     )
 
 
-def tradeoff(context: Context) -> Found:
+def tradeoff(context: Context, settings: Values) -> Found:
     """Return Figure 5a: guaranteed T against average C."""
-    curves = rollouts(context)["shuffled"]
+    curves = rollouts(context, settings)["shuffled"]
     rows: list[dict[str, Any]] = []
-    for label, target in targets_of(schemes_for()).items():
+    for label, target in targets_of(schemes_of(settings)).items():
         ends = curves[label].cardinality[:, -1]
         low, high = map(float, np.quantile(ends, (0.05, 0.95)))
         cardinality = {"C": float(ends.mean()), "C_low": low, "C_high": high}
         rows.append({"scheme": label, "T": target} | cardinality)
     mean = {row["scheme"]: row["C"] for row in rows}
-    least = mean["Random"] - _ALMOST * 12
+    k = settings.cohort_size
+    least = mean["Random"] - _ALMOST * k
+    # T up to K/3; that of K/2 costs clients in the paper too
+    small = [label_of(t) for t in settings.privacy_targets if 2 * t < k]
     checks = [
         state(
             f"C of {label}",
@@ -282,12 +304,12 @@ def tradeoff(context: Context) -> Found:
             ours=f"{mean[label]:.2f} against {mean['Random']:.2f}",
             tolerance=f"{100 * _ALMOST:.0f} % of K",
         )
-        for label in _BLOCKS[1:]
+        for label in small
     ]
     rows.sort(key=lambda row: row["T"])
     checks.append(
         state(
-            "C against T over the six schemes",
+            "C against T over all schemes",
             bool((np.diff([row["C"] for row in rows]) <= 0.01).all()),
             paper="the more privacy, the lower C",
             ours=", ".join(f"T={row['T']}: {row['C']:.2f}" for row in rows),
