@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from inside import inside
+from inside import inside, values_of_item
 
 from mrsa_jax import data
 from mrsa_papers import ITEMS, Check
@@ -73,7 +73,7 @@ def _of_table(name: str) -> Callable[[Patch], tuple[Check, ...]]:
     return checks
 
 
-def _of_windows(make: str) -> Callable[[Patch], tuple[Check, ...]]:
+def _of_windows(name: str, make: str) -> Callable[[Patch], tuple[Check, ...]]:
     def checks(patch: Patch) -> tuple[Check, ...]:
         def solved(_: Context, plan: Any, *__: object, **___: object) -> pd.DataFrame:
             frame = _rows(
@@ -100,7 +100,8 @@ def _of_windows(make: str) -> Callable[[Patch], tuple[Check, ...]]:
             return frame.assign(exposed=False, sums=40)
 
         patch.setattr(windows, "_solved", solved)
-        return getattr(windows, make)(_context()).checks  # type: ignore[no-any-return]
+        values = values_of_item(f"multiround.{name}")
+        return getattr(windows, make)(_context(), values).checks  # type: ignore[no-any-return]
 
     return checks
 
@@ -161,8 +162,8 @@ CLAIMS: dict[tuple[str, str], Callable[[Patch], tuple[Check, ...]]] = {
     **{
         ("multiround", name): _of_table(name) for name in ("table3", "table4", "table5")
     },
-    ("multiround", "fig9"): _of_windows("updates_over_a_window"),
-    ("multiround", "fig8_2021"): _of_windows("models_of_2021"),
+    ("multiround", "fig9"): _of_windows("fig9", "updates_over_a_window"),
+    ("multiround", "fig8_2021"): _of_windows("fig8_2021", "models_of_2021"),
     ("multiround", "fig10"): _of_images,
     ("ccesa", "fig4"): _of_reliability("objects"),
     ("ccesa", "figb1"): _of_reliability("faces"),

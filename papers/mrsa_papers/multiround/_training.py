@@ -63,8 +63,7 @@ class Setting:
         batch: The paper's minibatch.
         samples: Training samples of the paper's data set.
         rate: Learning rate of all schemes; None to take the best of the grid for each.
-        decays: Whether the rate falls to .4 of itself after 400 and after 800 of 1000
-            rounds.
+        decays: Whether the rate falls, as in `schedule`.
         num_clients: N.
         cohort_size: K.
         dropouts: Which clients get which dropout rates of .1 to .5: `"shuffled"` over
@@ -96,11 +95,13 @@ class Setting:
     def schedule(self) -> federated.RateSchedule | None:
         """The rate's factor by round.
 
-        .4 of itself after 400 and again after 800 of 1000.
+        .4 of itself after 400 rounds and again after 800, or after 40 % and 80 % of
+        fewer than 1000.
         """
         if not self.decays:
             return None
-        return federated.decay_at([self.rounds * share // 10 for share in (4, 8)], 0.4)
+        rounds = min(self.rounds, 1000)
+        return federated.decay_at([rounds * share // 10 for share in (4, 8)], 0.4)
 
     def clients(self, key: Key[Array, ""], dataset: data.Dataset) -> data.ClientData:
         """Spread a data set over the clients."""
