@@ -332,14 +332,21 @@ def _rank(rows: np.ndarray) -> int:
 
 
 @pytest.mark.long
-def test_who_is_exposed_is_recovered(
-    context: Context, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(exposure, "_PLAN", dataclasses.replace(TINY, lengths=(12,)))
-    monkeypatch.setattr(exposure, "_FULL", exposure._Size(2, (8, 11)))
-    monkeypatch.setattr(exposure, "_UNRELATED", 50)
-    item = exposure.exposed_and_recovered(context)
-    exact = [c.verdict for c in item.checks if c.claim.startswith("who is predicted")]
+def test_who_is_exposed_is_recovered(context: Context) -> None:
+    settings = values_of_item(
+        "multiround.exposure",
+        num_clients=12,
+        cohort_size=4,
+        num_rounds=(8, 11),
+        rounds_before=5,
+        dim=50,
+        learning_rate=0.1,
+        batch_size=1000,
+        num_trials=2,
+    )
+    plan = dataclasses.replace(TINY, lengths=(11,), decays=False)
+    item = exposure.exposed_and_recovered(context, settings)
+    exact = [c.as_made for c in item.checks if c.claim.startswith("who is predicted")]
     assert exact == ["reproduced", "reproduced"]
     frame = item.data
     assert len(frame) == 5 * 2 * 2 * 2 * 12
@@ -348,10 +355,9 @@ def test_who_is_exposed_is_recovered(
     ]
     histories = exposure._histories(
         context,
-        exposure._PLAN,
-        exposure._selectors(exposure._PLAN)[TWO],
+        plan,
+        exposure._selectors(plan, 0.1)[TWO],
         0.05,
-        exposure._FULL,
     )
     for seed, client, found in (
         chosen[["seed", "client", "exposed"]].to_numpy().tolist()
@@ -370,6 +376,7 @@ def made(context: Context) -> dict[str, Found]:
         "num_clients": 12,
         "cohort_size": 4,
         "rounds_before": 5,
+        "early_rounds": 0,
         "learning_rate": 0.1,
         "batch_size": 1000,
         "partition": "shards",
@@ -377,8 +384,10 @@ def made(context: Context) -> dict[str, Found]:
         "num_seeds": 2,
     }
     many = tiny | {"privacy_targets": (2, 4)}
-    updates = many | {"window": 12, "longer_window": 16}
+    del many["early_rounds"]
+    updates = many | {"window": 12, "longer_window": 16, "slow_factor": 0.001}
     models = tiny | {"partition": "iid", "window": 12}
+    updates |= {"early_rounds": 2}
     moving = many | {"window_lengths": (12, 16), "rate_factors": (1.0, 0.001)}
     return {
         "fig9": items.updates_over_a_window(
@@ -430,6 +439,18 @@ def test_frozen_updates_fall_to_random_selection_and_not_to_blocks(
         long["motion"][long["speed"] == 1].min()
         > 10 * long["motion"][long["speed"] < 1]
     ).all()
+
+
+@pytest.mark.long
+def test_the_caption_has_the_errors_of_both_windows(made: dict[str, Found]) -> None:
+    item = made["fig9"]
+    frame = item.data
+    chosen = frame[(frame["rounds"] == 12) & (frame["speed"] == 1.0)]
+    errors = chosen[chosen["scheme"] == RANDOM].groupby("seed")["error"].mean()
+    late = ", ".join(f"{value:.3g}" for value in errors)
+    assert f"rate: {late} in a window after 5 rounds" in item.caption
+    assert "in a window after 2 rounds" in item.caption
+    assert "in a window after" not in made["fig8_2021"].caption
 
 
 @pytest.mark.long

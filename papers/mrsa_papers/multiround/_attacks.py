@@ -8,6 +8,7 @@ relative error says little of a single one.
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
@@ -107,6 +108,7 @@ def updates_over_a_window(context: Context, settings: Values) -> Found:
         " Updates that do not change: the sums that the server had seen, had every "
         "client sent its first update again."
     )
+    words += _both_windows(context, plan, frame, settings.early_rounds)
     return Found(tuple(checks), frame, words)
 
 
@@ -116,7 +118,8 @@ def _regimes(
     """Return each scheme's mean errors for constant, slow and moving updates."""
     moving, slow = (window[window["speed"] == speed] for speed in speeds)
     return {
-        FROZEN: _means(slow, "frozen"),
+        # tiny updates are rounding in float32, so those of the training are held still
+        FROZEN: _means(moving, "frozen"),
         _slow_rate(speeds[1]): _means(slow),
         OWN_RATE: _means(moving),
     }
@@ -183,6 +186,8 @@ def models_of_2021(context: Context, settings: Values) -> Found:
         " Error: of the model that each client would send at the window's start. "
         "Dotted: the error of the global model, which the server has anyway."
     )
+    early = settings.early_rounds
+    words += _both_windows(context, plan, frame, early, of_models=True)
     return Found(checks, frame, words)
 
 
@@ -215,6 +220,38 @@ def _solved(
         return rows_to_frame(rows)
 
     return context.once(("windows", plan, of_models), made)
+
+
+def _both_windows(
+    context: Context,
+    plan: Plan,
+    frame: pd.DataFrame,
+    early: int,
+    *,
+    of_models: bool = False,
+) -> str:
+    """Compare random selection's errors with those of a window that begins earlier."""
+    if early in (0, plan.before):
+        return ""
+    sooner = dataclasses.replace(
+        plan, before=early, lengths=plan.lengths[:1], targets=(1,), speeds=(1.0,)
+    )
+    other = _solved(context, sooner, "An earlier window", of_models=of_models)
+    at_once = (frame["rounds"] == plan.lengths[0]) & (frame["speed"] == 1.0)
+    parts = []
+    for window, before in ((frame[at_once], plan.before), (other, early)):
+        random = window[window["scheme"] == RANDOM].groupby("seed")
+        errors = ", ".join(f"{value:.3g}" for value in random["error"].mean())
+        motions = random["motion"].first()
+        parts.append(
+            f"{errors} in a window after {before:,} rounds (motion "
+            f"{motions.min():.2g} to {motions.max():.2g}, gain of the inverse "
+            f"{random['gain'].mean().min():.0f} to {random['gain'].mean().max():.0f})"
+        )
+    return (
+        f" Mean errors of random selection over {plan.lengths[0]} rounds by seed, "
+        f"{OWN_RATE}: {'; '.join(parts)}."
+    )
 
 
 def _means(frame: pd.DataFrame, column: str = "error") -> dict[str, list[float]]:
