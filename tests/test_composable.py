@@ -438,6 +438,7 @@ def privacy_rows() -> dict[str, Row]:
         ),
         "integer_weights": _not(VALUE, privacy.integer_weights, P),
         "hidden_among": _of(privacy.hidden_among, P),
+        "hidden_in_blocks": _not(VALUE, privacy.hidden_in_blocks, RATES),
         "hidden_among_mates": _not(
             VALUE, lambda p: privacy.hidden_among_mates(p, memory=0.5), P
         ),
@@ -797,6 +798,8 @@ def federated_rows() -> dict[str, Row]:
     """Return the rows of `federated`."""
     clients, model = _clients(), federated.logistic(3)
     trainer = federated.local_sgd(model, 0.1, batch_size=2)
+    problem = federated.quadratic_problem(0, N, 2)
+    online = mj.availability.independent(0.2)
     by_state = federated.scaffold(model, 0.1, batch_size=2)
     by_adam = federated.local_optax(model, optax.adam(0.1), batch_size=2)
     flat = _floats(15)
@@ -868,6 +871,16 @@ def federated_rows() -> dict[str, Row]:
         ),
         "initial_parameters": _of(
             lambda key: federated.initial_parameters(key, model, (2, 2, 1)), keys
+        ),
+        "QuadraticProblem().gap": _of(problem.gap, _floats(2)),
+        "quadratic_problem": _not(
+            VALUE, lambda key: federated.quadratic_problem(key, N, 2).curvatures, keys
+        ),
+        "simulate_convergence": _of(
+            lambda key: federated.simulate_convergence(
+                key, problem, selection.uniform(N, 2), online, 3, 2
+            ),
+            keys,
         ),
         "measure_drift": _not(
             VALUE,
@@ -1035,7 +1048,7 @@ NO_ARRAYS = {
     """,
     "selection": """
         Fairness RoundHistory Scheme Selector enumerate_family family_size
-        register
+        family_size_bound full_rank_bound register
     """,
     "quantize": """
         ClipRule LIKELIEST_WRAP MOST_CLIENTS Quantizer RingNoise lattice
@@ -1070,9 +1083,9 @@ NO_ARRAYS = {
         recognise
     """,
     "federated": """
-        Drift LocalTrainer RateSchedule StatefulTrainer TrainingResult checkpoints cnn
-        decay_at json_lines lenet local_optax logistic memory_estimate mlp num_parameters
-        smooth_lenet vgg11
+        ConvexConstants Drift LocalTrainer RateSchedule StatefulTrainer TrainingResult
+        checkpoints cnn convergence_bound decay_at json_lines lenet local_optax logistic
+        memory_estimate mlp num_parameters rounds_to_reach smooth_lenet vgg11
     """,
     "attacks": """
         Attack CanaryScores

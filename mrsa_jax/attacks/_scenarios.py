@@ -23,9 +23,9 @@ from mrsa_jax._core.traced import needs_values
 from mrsa_jax.attacks._view import check_not_negative
 from mrsa_jax.attacks.views import AggregateView, WireView
 from mrsa_jax.data import ClientData
-from mrsa_jax.federated import LocalTrainer, client_updates
+from mrsa_jax.federated import LocalTrainer, RateSchedule, client_updates
 from mrsa_jax.quantize import StochasticQuantizer
-from mrsa_watch._base.errors import check_integer, require
+from mrsa_watch._base.errors import check_integer, require, require_methods
 from mrsa_watch._base.html import finding
 
 
@@ -67,6 +67,7 @@ def summed_rounds(
     is_frozen: bool = False,
     warm_up: int = 0,
     server_rate: float = 1.0,
+    rate_schedule: RateSchedule | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> SummedRounds:
     """Train over a participation history by averaging, and keep the sums and updates.
@@ -88,6 +89,8 @@ def summed_rounds(
         warm_up: Rounds at the start whose sums are trained on and not kept.
         server_rate: What of the mean update the server adds; 1 is plain averaging, and
             with less the model moves less while the updates keep their size.
+        rate_schedule: Factor on the learning rate by round, as for
+            `federated.Training`; such as `federated.decay_at` gives.
         progress: Called with (rounds done, rounds with a sum).
 
     Returns:
@@ -133,9 +136,19 @@ def summed_rounds(
         f"{len(history)} rounds",
     )
     flat = on_device(parameters, jnp.float32)
+    # what the schedule is asked for is checked before any work
+    trainers: dict[int, LocalTrainer] = {}
+    if rate_schedule is not None:
+        require_methods(trainer, "trainer", "scaled")
+        at_rate: Any = trainer
+        factors = {int(row): rate_schedule(int(row)) for row in rows}
+        by_factor = {value: at_rate.scaled(value) for value in {*factors.values()}}
+        trainers = {row: by_factor[value] for row, value in factors.items()}
     everyone = None
     if is_frozen:
-        everyone = client_updates(key, model, flat, client_data, trainer)
+        # a frozen model is the model of the last round, and so is its learning rate
+        last = trainers.get(int(rows[-1]), trainer)
+        everyone = client_updates(key, model, flat, client_data, last)
     # one program for all rounds: cohorts are padded to the aggregator's slots
     state, width = aggregator.init(), int(aggregator.num_participants)
     largest = int(history.sum(axis=1).max())
@@ -157,7 +170,7 @@ def summed_rounds(
                 model,
                 flat,
                 client_data,
-                trainer,
+                trainers.get(int(row), trainer),
                 members,
                 round_index=int(row),
             )

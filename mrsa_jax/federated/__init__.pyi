@@ -1,4 +1,9 @@
 from ._checkpoint import checkpoints as checkpoints
+from ._convergence import (
+    ConvexConstants as ConvexConstants,
+    convergence_bound as convergence_bound,
+    rounds_to_reach as rounds_to_reach,
+)
 from ._convolutional import (
     cnn as cnn,
     lenet as lenet,
@@ -31,6 +36,11 @@ from ._optimizers import (
     scaffold as scaffold,
 )
 from ._program import memory_estimate as memory_estimate
+from ._quadratic import (
+    QuadraticProblem as QuadraticProblem,
+    quadratic_problem as quadratic_problem,
+    simulate_convergence as simulate_convergence,
+)
 from ._run import TrainingResult as TrainingResult
 from ._train import train as train
 from ._training import Training as Training

@@ -30,7 +30,13 @@ from mrsa_jax.data import ClientData
 from mrsa_jax.federated._models import check_model
 from mrsa_jax.federated._steps import Loss, checked_loss, loss_of, trained_locally
 from mrsa_jax.federated.programs import LocalTrainer, in_buckets, trained_cohort
-from mrsa_watch._base.errors import check_count, check_number, require, require_methods
+from mrsa_watch._base.errors import (
+    check_count,
+    check_number,
+    check_size,
+    require,
+    require_methods,
+)
 
 # A schedule is what optax calls one, a function from an integer to a number; here it
 # gives the factor on the trainer's learning rate in round j, skipped rounds counted.
@@ -119,9 +125,10 @@ class LocalSGD:
         weight_decay: f32 scalar, or None for none.
         proximal: f32 scalar mu of FedProx, or None for none.
         clip_norm: f32 scalar, the largest length of an update, or None for any.
+        num_steps: int32 scalar, steps per round, or None for whole epochs.
         model: Flax module (static).
         batch_size: Samples a step (static).
-        num_epochs: Passes over the client's samples (static).
+        num_epochs: Passes over the client's samples, or None with `num_steps` (static).
         compute_dtype: Of the forward and backward pass, "bfloat16", "tf32" or None for
             float32 (static).
         loss: Of each sample, from outputs and labels; None for cross-entropy (static).
@@ -134,9 +141,10 @@ class LocalSGD:
     weight_decay: Any
     proximal: Any
     clip_norm: Any
+    num_steps: Any
     model: nn.Module = static()
     batch_size: int = static()
-    num_epochs: int = static()
+    num_epochs: int | None = static()
     compute_dtype: str | None = static()
     loss: Loss | None = static(default=None)
 
@@ -264,7 +272,8 @@ def local_sgd(
     learning_rate: float | Array,
     *,
     batch_size: int,
-    num_epochs: int = 1,
+    num_epochs: int | None = None,
+    num_steps: int | None = None,
     momentum: float | Array | None = None,
     weight_decay: float | Array | None = None,
     proximal: float | Array | None = None,
@@ -274,9 +283,11 @@ def local_sgd(
 ) -> LocalSGD:
     """Return local minibatch SGD.
 
-    E epochs over the client's samples, reshuffled in each.
-    A client of 33 samples with batches of 10 takes 4 steps an epoch, the last over its
-    remaining 3 samples (their mean). Each step moves the parameters w by minus
+    E epochs over the client's samples, reshuffled in each, or E single steps.
+    A client of 33 samples with batches of 10 takes 4 steps per epoch, the last over its
+    remaining 3 samples (their mean). With `num_steps`, it takes this many steps, each
+    over 10 samples that are drawn uniformly, without repetition inside a minibatch and
+    independently of the other steps. Each step moves the parameters w by minus
     `learning_rate` times
 
         v <- momentum * v + gradient + weight_decay * w + proximal * (w - w_global),
@@ -289,7 +300,10 @@ def local_sgd(
         learning_rate: Positive, finite.
         batch_size: Samples a step, at least 1; a smaller client takes all its samples
             at once.
-        num_epochs: Local epochs E, at least 1.
+        num_epochs: Local epochs E, at least 1. Default: 1, unless `num_steps` is set.
+        num_steps: Local steps E, at least 1, as the papers count them. It must not be
+            set together with `num_epochs`. It is traced: another number compiles
+            nothing. A client without samples takes no step.
         momentum: In [0, 1); None or 0 is plain SGD, which keeps no velocity.
         weight_decay: L2 penalty's weight, at least 0; None or 0 is none.
         proximal: FedProx's mu, the weight of |w - w_global|^2 / 2 in a client's loss,
@@ -323,11 +337,12 @@ def local_sgd(
         >>> trainer.num_epochs, len(jax.tree.leaves(trainer))
         (1, 1)
 
-    Source: Multi-RoundSecAgg, Section 5 (batch 50 or 100, E = 1 epoch); CCESA, Fig. 4
+    Source: Multi-RoundSecAgg, Section 3.1 (E local steps of SGD), Section 5 (batch 50
+    or 100, E = 1 epoch); CCESA, Fig. 4
     (momentum 0.5, E = 3); Li et al. 2020, "Federated Optimization in Heterogeneous
     Networks", eq. (2).
     """
-    size, epochs = checked_epochs(model, batch_size, num_epochs)
+    length = checked_length(model, batch_size, num_epochs, num_steps)
     rate = strength(
         learning_rate, "learning_rate", "must be positive", lambda value: value > 0
     )
@@ -352,20 +367,34 @@ def local_sgd(
         proximal=pull,
         clip_norm=bound,
         model=model,
-        batch_size=size,
-        num_epochs=epochs,
+        **length,
         compute_dtype=None if compute_dtype == "float32" else compute_dtype,
         loss=checked_loss(loss),
     )
 
 
-def checked_epochs(model: Any, batch_size: Any, num_epochs: Any) -> tuple[int, int]:
-    """Return the size of a batch and the number of epochs, or raise."""
+def checked_length(
+    model: Any, batch_size: Any, num_epochs: Any, num_steps: Any
+) -> dict[str, Any]:
+    """Return the size of a batch, and the number of epochs or of steps, or raise."""
     kind = type(model).__name__
     require(isinstance(model, nn.Module), "model", "must be a flax module", kind)
     check_count(batch_size, "batch_size")
-    check_count(num_epochs, "num_epochs")
-    return int(batch_size), int(num_epochs)
+    if num_steps is None:
+        num_epochs = 1 if num_epochs is None else num_epochs
+        check_count(num_epochs, "num_epochs")
+        return {
+            "batch_size": int(batch_size),
+            "num_epochs": int(num_epochs),
+            "num_steps": None,
+        }
+    rule = "must not be set together with `num_steps`"
+    require(num_epochs is None, "num_epochs", rule, num_epochs)
+    return {
+        "batch_size": int(batch_size),
+        "num_epochs": None,
+        "num_steps": jnp.int32(check_size(num_steps, "num_steps")),
+    }
 
 
 def strength(

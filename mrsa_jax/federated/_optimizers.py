@@ -21,7 +21,7 @@ from mrsa_jax._core.arrays import on_device
 from mrsa_jax._core.factories import also_traced
 from mrsa_jax._core.pytrees import pytree, static
 from mrsa_jax._core.streams import with_own_keys
-from mrsa_jax.federated._local import checked_epochs, strength
+from mrsa_jax.federated._local import checked_length, strength
 from mrsa_jax.federated._models import unflatten
 from mrsa_jax.federated._steps import Loss, checked_loss, trained_locally
 from mrsa_watch._base.errors import require_methods
@@ -35,19 +35,21 @@ class LocalOptax:
 
     Attributes:
         factor: f32 scalar on its steps.
+        num_steps: int32 scalar, steps per round, or None for whole epochs.
         model: Flax module (static).
         optimizer: Of optax, begun anew in every round (static).
         batch_size: Samples a step (static).
-        num_epochs: Passes over the client's samples (static).
+        num_epochs: Passes over the client's samples, or None with `num_steps` (static).
         loss: Of each sample; None for cross-entropy (static).
     """
 
     compute_dtype: ClassVar[None] = None
     factor: Any
+    num_steps: Any
     model: nn.Module = static()
     optimizer: Any = static()
     batch_size: int = static()
-    num_epochs: int = static()
+    num_epochs: int | None = static()
     loss: Loss | None = static()
 
     def scaled(self, factor: ArrayLike) -> LocalOptax:
@@ -89,7 +91,8 @@ def local_optax(
     optimizer: optax.GradientTransformation,
     *,
     batch_size: int,
-    num_epochs: int = 1,
+    num_epochs: int | None = None,
+    num_steps: int | None = None,
     loss: Loss | None = None,
 ) -> LocalOptax:
     """Return local training by an optimizer of optax, which begins again each round.
@@ -103,7 +106,8 @@ def local_optax(
             multiplies its steps. Random keys in its state (`optax.noisy_sgd`) are
             folded with that of the client and the round, so that no two draw the same.
         batch_size: As for `local_sgd`.
-        num_epochs: Local epochs E, at least 1.
+        num_epochs: Local epochs E, as for `local_sgd`.
+        num_steps: Local steps E instead, as for `local_sgd`.
         loss: As for `local_sgd`.
 
     Returns:
@@ -123,11 +127,11 @@ def local_optax(
     """
     require_methods(optimizer, "optimizer", "init", "update")
     return LocalOptax(
-        jnp.float32(1),
-        model,
-        optimizer,
-        *checked_epochs(model, batch_size, num_epochs),
-        checked_loss(loss),
+        factor=jnp.float32(1),
+        model=model,
+        optimizer=optimizer,
+        **checked_length(model, batch_size, num_epochs, num_steps),
+        loss=checked_loss(loss),
     )
 
 
@@ -139,9 +143,10 @@ class Scaffold:
 
     Attributes:
         learning_rate: f32 scalar.
+        num_steps: int32 scalar, steps per round, or None for whole epochs.
         model: Flax module (static).
         batch_size: Samples a step (static).
-        num_epochs: Passes over the client's samples (static).
+        num_epochs: Passes over the client's samples, or None with `num_steps` (static).
         loss: Of each sample; None for cross-entropy (static).
     """
 
@@ -149,9 +154,10 @@ class Scaffold:
     compute_dtype: ClassVar[None] = None
 
     learning_rate: Any
+    num_steps: Any
     model: nn.Module = static()
     batch_size: int = static()
-    num_epochs: int = static()
+    num_epochs: int | None = static()
     loss: Loss | None = static()
 
     def scaled(self, factor: ArrayLike) -> Scaffold:
@@ -207,7 +213,8 @@ def scaffold(
     learning_rate: float | Array,
     *,
     batch_size: int,
-    num_epochs: int = 1,
+    num_epochs: int | None = None,
+    num_steps: int | None = None,
     loss: Loss | None = None,
 ) -> Scaffold:
     """Return SCAFFOLD.
@@ -228,7 +235,8 @@ def scaffold(
         model: Flax module from inputs to logits, or to what `loss` takes.
         learning_rate: Positive, finite.
         batch_size: As for `local_sgd`.
-        num_epochs: Local epochs E, at least 1.
+        num_epochs: Local epochs E, as for `local_sgd`.
+        num_steps: Local steps E instead, as for `local_sgd`.
         loss: As for `local_sgd`.
 
     Returns:
@@ -249,6 +257,5 @@ def scaffold(
     rate = strength(
         learning_rate, "learning_rate", "must be positive", lambda value: value > 0
     )
-    return Scaffold(
-        rate, model, *checked_epochs(model, batch_size, num_epochs), checked_loss(loss)
-    )
+    length = checked_length(model, batch_size, num_epochs, num_steps)
+    return Scaffold(learning_rate=rate, model=model, **length, loss=checked_loss(loss))

@@ -51,7 +51,8 @@ def trained_locally(
     A loss that is NaN makes the update so.
 
     Args:
-        trainer: Has `model`, `batch_size`, `num_epochs`, `compute_dtype` and `loss`.
+        trainer: Has `model`, `batch_size`, `num_epochs`, `num_steps`, `compute_dtype`
+            and `loss`.
         key: Shuffles the samples, anew in each epoch.
         parameters: f32 [d], where training starts.
         samples: The pool's inputs and labels, the client's indices, and how many are
@@ -64,18 +65,29 @@ def trained_locally(
     num_slots = indices.shape[0]
     batch_size = min(trainer.batch_size, num_slots)
     steps_per_epoch = (size + batch_size - 1) // batch_size
-    places = shuffled(key, num_slots, size, batch_size, trainer.num_epochs)
-    # Compose the shuffle with the client's indices: rows are read from the pool, never
-    # copied.
-    order = indices[places]
+    if trainer.num_steps is None:
+        places = shuffled(key, num_slots, size, batch_size, trainer.num_epochs)
+        # Compose the shuffle with the client's indices: rows are read from the pool,
+        # never copied.
+        order = indices[places]
+        num_steps = trainer.num_epochs * steps_per_epoch
+    else:
+        num_steps = jnp.where(size > 0, trainer.num_steps, jnp.int32(0))
     start = unflatten(trainer.model, inputs.shape[1:], parameters)
 
     def step(index: Array, carry: tuple[Any, Any]) -> tuple[Any, Any]:
         variables, memory = carry
         # One loop over all epochs: the number of steps is data, not part of a program.
-        epoch, position = index // steps_per_epoch, index % steps_per_epoch
-        first = position * batch_size
-        chosen = jax.lax.dynamic_slice(order, (epoch, first), (1, batch_size))[0]
+        if trainer.num_steps is None:
+            epoch, position = index // steps_per_epoch, index % steps_per_epoch
+            first = position * batch_size
+            chosen = jax.lax.dynamic_slice(order, (epoch, first), (1, batch_size))[0]
+        else:
+            # The first minibatch of a new shuffle: drawn uniformly, without repetition
+            # inside it, and independently of the other steps.
+            first = jnp.int32(0)
+            places = shuffled(key, num_slots, size, batch_size, 1, index)
+            chosen = indices[places[0, :batch_size]]
         is_real = first + jnp.arange(batch_size, dtype=jnp.int32) < size
         with _products(trainer.compute_dtype):
             samples = inputs[chosen], labels[chosen], is_real
@@ -89,7 +101,6 @@ def trained_locally(
             )
         return moved(variables, memory, gradient, start)
 
-    num_steps = trainer.num_epochs * steps_per_epoch
     trained, _ = jax.lax.fori_loop(0, num_steps, step, (start, begun(start)))
     flat = jnp.concatenate([leaf.reshape(-1) for leaf in jax.tree.leaves(trained)])
     return flat - parameters, num_steps

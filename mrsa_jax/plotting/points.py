@@ -58,7 +58,8 @@ QUANTITIES = {
 }
 """Values with a separate name, in the order of a table's columns."""
 
-_MOST_CURVES = 24
+MOST_CURVES = 24
+"""Curves that one figure shows at most."""
 
 
 def quantity(name: str) -> Quantity:
@@ -235,9 +236,9 @@ def plot_points(
     chart = points_chart(drawn, variable, x, hue, log=log)
     count = len(chart.lines)
     require(
-        count <= _MOST_CURVES,
+        count <= MOST_CURVES,
         "hue",
-        f"must have at most {_MOST_CURVES} values",
+        f"must have at most {MOST_CURVES} values",
         count,
     )
     return draw(chart, ax=ax)

@@ -16,7 +16,13 @@ import numpy as np
 from mrsa_jax._core.drawing import named_if_not_drawn
 from mrsa_jax.plotting.chart import Chart, draw
 from mrsa_jax.plotting.names import OURS, figure_of
-from mrsa_jax.plotting.study_charts import OPENING, compared, quantile, study_charts
+from mrsa_jax.plotting.study_charts import (
+    OPENING,
+    compared,
+    quantile,
+    study_charts,
+    weak_means,
+)
 from mrsa_jax.plotting.styles import style
 from mrsa_watch._base.errors import check_known, require
 
@@ -263,6 +269,11 @@ def _figure_data(results: xr.Dataset, name: str) -> Any:
         for label in compared(results):
             for variable, words in _WEAK.items():
                 columns[f"{label} {words}"] = results[variable].sel(scheme=label).values
+    elif name == "weak_privacy":
+        for label in results["scheme"].values:
+            bounds = weak_means(results.sel(scheme=label))
+            for side, path in zip(("at least", "at most"), bounds, strict=True):
+                columns[f"{label} mean {side}"] = path
     elif "trial" not in results[name].dims:
         return results[name].transpose(..., "scheme").to_pandas()
     else:

@@ -122,7 +122,8 @@ def _overstatement(results: xr.Dataset) -> Chart:
     """
     lines = []
     rounds = _rounds(results, "round")
-    for label in compared(results):
+    # of several trials the chart of weak T shows all schemes
+    for label in () if "trial" in results["weak_lower"].dims else compared(results):
         scheme = results.sel(scheme=label)
         lower = scheme["weak_lower"].values.astype(float)
         upper = scheme["weak_upper"].values.astype(float)
@@ -144,6 +145,47 @@ def _overstatement(results: xr.Dataset) -> Chart:
         step = weak._replace(y=hidden, name="worst hidden among", weight="thick solid")
         lines.append(step)
     return Chart.named(OPENING, lines)
+
+
+def weak_chart(results: xr.Dataset) -> Chart:
+    """Return weak T after each round, a mean over trials, in the band of its bounds.
+
+    Nothing without trials: the chart of weak T and hidden among shows one history.
+    """
+    if "trial" not in results["weak_lower"].dims:
+        return Chart.named("weak_privacy", words={"trials": "", "proof": ""})
+    lines = []
+    rounds = _rounds(results, "round")
+    for label, scheme in _schemes(results):
+        lower, upper = weak_means(scheme)
+        meets = np.where(upper - lower < 1e-9, upper, np.nan)
+        band = Line(label, rounds, lower, "at least", lower, upper, "step", "thin")
+        lines += [
+            band,
+            Line(label, rounds, upper, "at most", kind="step", weight="thin"),
+        ]
+        lines.append(Line(label, rounds, meets, "bounds meet", kind="step"))
+    words = {"trials": f"{results.sizes['trial']} trials", "proof": _proof(results)}
+    return Chart.named("weak_privacy", lines, words=words)
+
+
+def weak_means(scheme: xr.Dataset) -> tuple[np.ndarray, np.ndarray]:
+    """Return both bounds of a scheme's weak T, means over trials that had a sum."""
+    bounds = (scheme[name].transpose("trial", "round") for name in _WEAK_BOUNDS)
+    lower, upper = (values.mean("trial", skipna=True).values for values in bounds)
+    return lower, upper
+
+
+def _proof(results: xr.Dataset) -> str:
+    """Say what the bounds of weak T rest on."""
+    if "weak_certified" not in results:
+        return "Bounds hold with an error chance below 2^-30 per trial."
+    certified = results["weak_certified"].values
+    share = np.nanmean(certified) if np.isfinite(certified).any() else 0.0
+    return f"Certified in {100 * share:.3g} % of the rounds."
+
+
+_WEAK_BOUNDS = ("weak_lower", "weak_upper")
 
 
 def compared(results: xr.Dataset) -> list[str]:
@@ -247,6 +289,7 @@ _CHARTS: dict[str, tuple[str, Callable[[xr.Dataset], Chart]]] = {
     "loss": ("loss", _simple("loss", "evaluation")),
     "accuracy_epsilon": ("epsilon_worst", _accuracy_epsilon),
     OPENING: ("weak_lower", _overstatement),
+    "weak_privacy": ("weak_lower", weak_chart),
     "hidden_among_worst": ("hidden_among_worst", _hidden),
     "strong_privacy": (
         "strong_privacy",
@@ -297,6 +340,8 @@ def plot_study(results: xr.Dataset, figure: str, *, ax: Axes | None = None) -> A
     - `hidden_among_worst`: size of a single sum that would hide the worst client
       equally well, over rounds; thin lines show the median client.
     - `weak_and_hidden`: weak T next to it, of a random scheme and of one of blocks.
+    - `weak_privacy`: weak T over rounds between its bounds, of a simulation that keeps
+      it (`keep = ["weak_privacy"]`).
     - `fairness_gap`: F over rounds.
     - `aggregation_cardinality`: C over rounds, its expectation as a thin line.
     - `accuracy`, `loss`: of the global model, at each test.

@@ -8,6 +8,7 @@ from ._attribute import (
 )
 from ._audit import audit as audit, audit_steps as audit_steps
 from ._audit_found import Audit as Audit, Gate as Gate
+from ._blocks import hidden_in_blocks as hidden_in_blocks
 from ._certificate import certificate as certificate
 from ._clients import client_privacy as client_privacy
 from ._coalitions import integer_weights as integer_weights

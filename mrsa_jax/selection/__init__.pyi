@@ -31,6 +31,10 @@ from ._rounds import (
     learnt_sums as learnt_sums,
     rollout_rounds as rollout_rounds,
 )
+from ._theory import (
+    family_size_bound as family_size_bound,
+    full_rank_bound as full_rank_bound,
+)
 from ._within import (
     blocks_within as blocks_within,
     minimum_separation as minimum_separation,

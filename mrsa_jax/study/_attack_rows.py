@@ -12,12 +12,22 @@ import dataclasses
 import importlib
 import pathlib
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from mrsa_jax._core.flags import IS_SHARE, Seed, Several, Whole, Within
 from mrsa_jax._core.registry import built_by
 from mrsa_jax.availability.registry import Model
-from mrsa_jax.study.settings._config import check_sizes, parse_scheme
+from mrsa_jax.study.settings._config import (
+    PopulationConfig,
+    check_sizes,
+    parse_scheme,
+)
+from mrsa_jax.study.settings._training_tables import (
+    LocalLength,
+    LocalSchedule,
+    local_length,
+    validate_training,
+)
 from mrsa_watch._base.errors import POSITIVE, require
 from mrsa_watch._base.html import Shown
 
@@ -44,7 +54,7 @@ class AttackSettings(Shown):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class SumsOfRounds(AttackSettings):
+class SumsOfRounds(AttackSettings, PopulationConfig):
     """Participation in the rounds whose sums are attacked."""
 
     schemes: tuple[str, ...] = ("uniform", "batch_partitioning:4")
@@ -56,20 +66,25 @@ class SumsOfRounds(AttackSettings):
     """Clients selected per round, K."""
     dropout_rates: Annotated[tuple[float, ...], IS_SHARE] = (0.1, 0.2, 0.3, 0.4, 0.5)
     """Probabilities that a client is offline in a round, spread over the clients."""
+    assignment: Literal["shuffled", "cyclic", "sorted"] = "shuffled"
+    """How the rates are spread over the clients: shuffled by the seed, cyclic, or
+    sorted (equal ones together)."""
     rounds: Whole = 60
     """Rounds whose sums the server keeps."""
     availability: str = "independent"
     """Which clients are online, as in mrsa-jax simulate: independent, markov:ROUNDS,
     cyclic, ..."""
 
-    def histories(self, rounds: int) -> Iterator[tuple[str, np.ndarray]]:
-        """Roll out each scheme.
+    def histories(
+        self, rounds: int, clients: Any = None
+    ) -> Iterator[tuple[str, np.ndarray]]:
+        """Roll out each scheme; yield its label and bool[rounds, clients].
 
-        Its label, and who is in each sum, bool[rounds, clients].
+        `clients` have the data that rates by label need.
         """
         # rolled out by what runs studies, which is imported when it runs
         runs = importlib.import_module(f"{__package__}.runs._histories")
-        yield from runs.histories(self, rounds)
+        yield from runs.histories(self, rounds, clients)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -130,6 +145,10 @@ class AttackRow:
             Model.parse(config.availability, config.dropout_rates)
             for text in config.schemes:
                 parse_scheme(text).check(config.num_clients, config.cohort_size)
+        if isinstance(config, LocalSchedule):
+            validate_training(config)
+        elif isinstance(config, LocalLength):
+            local_length(config)
         for name in _FILES:
             if (path := values.get(name)) is not None:
                 is_array = path.is_file() and path.suffix in (".npy", ".npz")

@@ -17,7 +17,12 @@ from mrsa_jax.study._attack_rows import (
     plain,
     row,
 )
-from mrsa_jax.study.settings._training_tables import ModelName
+from mrsa_jax.study.settings._training_tables import (
+    DataSource,
+    DataSplit,
+    LocalLength,
+    ModelName,
+)
 from mrsa_watch._base.errors import require
 
 _MethodName = Annotated[
@@ -39,7 +44,7 @@ _PICTURES = (".png", ".jpg", ".jpeg")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class GradientsConfig(AttackSettings):
+class GradientsConfig(AttackSettings, DataSource):
     """Look for the images behind an update, or behind a sum of several updates.
 
     An update of few images shows them (Zhu et al. 2019; Geiping et al. 2020), a sum of
@@ -56,7 +61,7 @@ class GradientsConfig(AttackSettings):
     ] = None
     """Invert the two photographs of the package, this one first, in 32 x 32 pixels.
     Default: flower, if neither --dataset nor --folder is set."""
-    dataset: flags.Name = None
+    dataset: flags.Name = None  # type: ignore[assignment]
     """Invert images of a data set instead (mrsa-jax data list). Default: the
     photographs."""
     folder: flags.Folder = None
@@ -95,13 +100,16 @@ def _check_gradients(config: GradientsConfig) -> None:
     ]
     rule = "must not be set if the images are from elsewhere"
     require(len(sources) <= 1, sources[0] if sources else "photo", rule, *sources)
+    has_source = config.directory is None or config.dataset is not None
+    rule = "must not be set without --dataset"
+    require(has_source, "directory", rule, str(config.directory))
     if config.folder is not None:
         rule = f"must be a folder with pictures ({', '.join(_PICTURES)})"
         require(bool(pictures(config.folder)), "folder", rule, str(config.folder))
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class ModelInversionConfig(AttackSettings):
+class ModelInversionConfig(AttackSettings, DataSplit, LocalLength):
     """Draw what a model takes for the typical image of each class: a digit, or a face.
 
     Softmax regression shows its classes (Fredrikson et al. 2015): a face where a class
@@ -138,7 +146,7 @@ class ModelInversionConfig(AttackSettings):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class MembershipConfig(AttackSettings):
+class MembershipConfig(AttackSettings, DataSource, LocalLength):
     """Tell whether samples were among those that a client trained on.
 
     A model that knows its samples by heart gives them away; AUC 0.5 is chance.
@@ -176,7 +184,7 @@ class MembershipConfig(AttackSettings):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class InconsistencyConfig(AttackSettings):
+class InconsistencyConfig(AttackSettings, DataSplit, LocalLength):
     """A malicious server sends one client the model, the others one without lessons.
 
     Outside the papers' threat model: the server lies (Pasquini et al. 2022). The

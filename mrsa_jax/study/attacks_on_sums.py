@@ -14,9 +14,14 @@ from mrsa_jax.study._attack_rows import (
     plain,
     row,
 )
-from mrsa_jax.study.settings._config import parse_scheme
+from mrsa_jax.study.settings._config import AssignmentName, parse_scheme
 from mrsa_jax.study.settings._tables import check_unset
-from mrsa_jax.study.settings._training_tables import ModelName
+from mrsa_jax.study.settings._training_tables import (
+    DataConfig,
+    DataSource,
+    LocalSchedule,
+    ModelName,
+)
 from mrsa_watch._base.errors import POSITIVE, check_blind, require
 
 _Rates = Annotated[tuple[float, ...], flags.IS_INSIDE]
@@ -27,7 +32,7 @@ _Estimators = Annotated[
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class LeastSquaresConfig(SumsOfRounds):
+class LeastSquaresConfig(SumsOfRounds, DataConfig, LocalSchedule):
     """Solve the sums of many rounds for each client's update, as a server can.
 
     A server that keeps every sum and knows who was in it solves the linear system
@@ -36,6 +41,7 @@ class LeastSquaresConfig(SumsOfRounds):
       mrsa-jax attack least-squares --frozen
       mrsa-jax attack least-squares --schemes uniform batch_partitioning:2 --learning-rate 0.01
       mrsa-jax attack least-squares --run results/train --window 60
+      mrsa-jax attack least-squares --warm-up 1460 --local-steps 1 --decay-rounds 400
       mrsa-jax attack least-squares --memory 0.99 --share 0.4 --prior mean
       mrsa-jax attack least-squares --aggregates sums.npy --participation who.npy
     """
@@ -49,15 +55,17 @@ class LeastSquaresConfig(SumsOfRounds):
     """Worst case: the model does not move, so each client sends the same update again.
     """
     dataset: str = "digits"
-    """Data that the clients train on (mrsa-jax data list)."""
+    """Data that the clients train on (mrsa-jax data list); idx and cifar read files of
+    --directory."""
+    assignment: AssignmentName = "shuffled"  # type: ignore[assignment]
+    """How the rates are spread over the clients: shuffled by the seed, cyclic, sorted
+    (equal ones together), or by_label."""
     model: ModelName = "logistic"
     """Model that they train."""
     learning_rate: FinitePositive = 0.01
     """Step size of their SGD; with a smaller one, the updates change less."""
     batch_size: flags.Whole = 10
     """Samples in a minibatch."""
-    num_epochs: flags.Whole = 1
-    """Local epochs per round."""
     clip_norm: Annotated[
         flags.Number, flags.Within(POSITIVE, rule="must be finite and positive")
     ] = None
@@ -151,7 +159,7 @@ def _check_least_squares(config: LeastSquaresConfig) -> None:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class DistinguishConfig(SumsOfRounds):
+class DistinguishConfig(SumsOfRounds, DataSource):
     """Tell from the sums whether a client's updates were shifted: the best test.
 
     Plays the likelihood ratio on rounds with a shift and without, and compares how
@@ -201,7 +209,7 @@ class DistinguishConfig(SumsOfRounds):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class AttributeConfig(SumsOfRounds):
+class AttributeConfig(SumsOfRounds, DataSource):
     """Infer an attribute of each client from the sums: what a client is.
 
     A passive server trains shadow clients at each round's model, fits a linear score of

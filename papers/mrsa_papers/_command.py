@@ -25,7 +25,7 @@ from mrsa_jax.cli.tables import coloured, print_table
 from mrsa_papers._catalog import ITEMS, PAPERS
 from mrsa_papers._config import ReproduceConfig, check_targets, with_settings
 from mrsa_papers._kind import kind_of_item
-from mrsa_papers.harness._settings import fields_of
+from mrsa_papers.harness._settings import fields_of, flag_of
 from mrsa_watch._base.errors import ConfigurationError, require
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ class ReproduceCommand(ReproduceConfig):
     papers."""
     list_items: Annotated[bool, tyro.conf.arg(name="list")] = False
     """Only list the items: what each is, how long it takes, whether it trains and on
-    what."""
+    what, and its settings."""
 
 
 def run_reproduce(command: ReproduceCommand) -> int:
@@ -95,9 +95,24 @@ def run_reproduce(command: ReproduceCommand) -> int:
 def _list(targets: Sequence[tuple[str, str]], *, as_json: bool) -> None:
     items = [(f"{paper}.{name}", ITEMS[paper][name]) for paper, name in targets]
     if as_json:
-        names = ("item", "title", "runtime", "trains", "data")
+        names = ("item", "title", "runtime", "trains", "data", "settings")
         rows = [
-            (name, item.title, item.runtime, item.trains, item.data_words)
+            (
+                name,
+                item.title,
+                item.runtime,
+                item.trains,
+                item.data_words,
+                {
+                    each.name: {
+                        "default": each.value,
+                        "paper": each.paper,
+                        "fast": each.fast,
+                        "help": each.words,
+                    }
+                    for each in item.settings
+                },
+            )
             for name, item in items
         ]
         print_json([dict(zip(names, row, strict=True)) for row in rows])
@@ -109,8 +124,10 @@ def _list(targets: Sequence[tuple[str, str]], *, as_json: bool) -> None:
             if item.data_words
             else "yes" * item.trains
         )
-        words.append((name, item.title, item.runtime, trains))
-    _table(("Item", "What", "Full size takes", "Trains"), words)
+        settings = ", ".join(flag_of(each.name) for each in item.settings)
+        words.append((name, item.title, item.runtime, trains, settings))
+    _table(("Item", "What", "Full size takes", "Trains", "Settings"), words)
+    _say("mrsa-jax reproduce ITEM --help explains the settings of an item")
 
 
 def _print_tables(saved: SavedReproduction) -> None:

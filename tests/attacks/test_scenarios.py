@@ -82,9 +82,12 @@ def test_misuse_of_rounds(changes: dict[str, Any], message: str) -> None:
 
 
 @pytest.mark.long
-def test_the_rounds_are_those_of_training() -> None:
+@pytest.mark.parametrize("schedule", [None, mj.federated.decay_at((2, 4), 0.5)])
+def test_the_rounds_are_those_of_training(
+    schedule: mj.federated.RateSchedule | None,
+) -> None:
     clients, start = _clients()
-    kept = _kept()
+    kept = _kept(rate_schedule=schedule)
     trained = mj.federated.train(
         7,
         mj.federated.Training(
@@ -94,6 +97,7 @@ def test_the_rounds_are_those_of_training() -> None:
             _trainer(),
             _average(),
             initial_parameters=start,
+            rate_schedule=schedule,
             keep_aggregates=True,
         ),
     )

@@ -296,6 +296,84 @@ def test_minibatches_equal_optax_over_the_same_order(
     np.testing.assert_allclose(ours, theirs, atol=2e-6)
 
 
+@pytest.mark.parametrize("steps", [1, 5])
+@pytest.mark.parametrize("size", [0, 7, 33])
+def test_local_steps_equal_a_loop_in_numpy(size: int, steps: int) -> None:
+    """Softmax regression by hand: a new minibatch for each step, no epochs."""
+    inputs, labels = _samples(40)
+    key = as_key(2)
+    trainer = mj.federated.local_sgd(_model(), 0.2, batch_size=10, num_steps=steps)
+    order = np.asarray(_shuffled(key, 40, np.int32(size), 10, steps))
+    weights = np.asarray(_start(_model()), np.float64)
+    bias, kernel = weights[:10].copy(), weights[10:].reshape(64, 10).copy()
+    for row in order if size else ():
+        chosen = row[: min(size, 10)]
+        assert len(set(chosen)) == len(chosen)
+        flat = inputs[chosen].reshape(len(chosen), -1).astype(np.float64)
+        scores = np.exp(flat @ kernel + bias)
+        residual = scores / scores.sum(axis=1, keepdims=True)
+        residual[np.arange(len(chosen)), labels[chosen]] -= 1
+        kernel -= 0.2 * flat.T @ residual / len(chosen)
+        bias -= 0.2 * residual.mean(axis=0)
+    expected = np.concatenate([bias, kernel.ravel()]) - weights
+    update = _update(trainer, key, inputs, labels, size)
+    np.testing.assert_allclose(update, expected, atol=2e-6)
+
+
+def test_minibatches_of_local_steps_are_drawn_alike() -> None:
+    """Every sample of 7 is in 3/7 of minibatches of 3, whatever was drawn before."""
+    order = np.asarray(_shuffled(as_key(5), 9, np.int32(7), 3, 4000))[:, :3]
+    is_in = np.zeros((4000, 7))
+    np.put_along_axis(is_in, order, 1, axis=1)
+    assert (is_in.sum(axis=1) == 3).all()
+    # deviation of a mean of 4000: .0078; of the covariance of two steps: .0039
+    np.testing.assert_allclose(is_in.mean(axis=0), 3 / 7, atol=0.035)
+    centred = is_in - 3 / 7
+    np.testing.assert_allclose(centred[1:].T @ centred[:-1] / 3999, 0, atol=0.02)
+
+
+def test_another_number_of_local_steps_compiles_nothing() -> None:
+    model, clients = _model(), _small_clients()
+    updates = [
+        _cohort_of(
+            mj.federated.local_sgd(model, 0.1, batch_size=8, num_steps=steps),
+            clients,
+            _start(model),
+        )
+        for steps in (1, 2)
+    ]
+    compiled = programs.cohort_updates._cache_size()
+    _cohort_of(
+        mj.federated.local_sgd(model, 0.1, batch_size=8, num_steps=9),
+        clients,
+        _start(model),
+    )
+    assert programs.cohort_updates._cache_size() == compiled
+    assert not np.allclose(*updates)
+
+
+@pytest.mark.parametrize(
+    "build",
+    [
+        functools.partial(mj.federated.local_sgd, _model(), 0.1),
+        functools.partial(mj.federated.scaffold, _model(), 0.1),
+        functools.partial(mj.federated.local_optax, _model(), optax.sgd(0.1)),
+    ],
+)
+def test_epochs_and_steps_exclude_each_other(
+    build: Callable[..., object],
+) -> None:
+    trainer = build(batch_size=4, num_steps=3)
+    assert (trainer.num_epochs, int(trainer.num_steps)) == (None, 3)
+    for numbers, words in (
+        ({"num_epochs": 1, "num_steps": 3}, "`num_epochs` must not be set together"),
+        ({"num_steps": 0}, "`num_steps` must be"),
+        ({"num_steps": 2**31}, "`num_steps` must be"),
+    ):
+        with pytest.raises(mj.ConfigurationError, match=words):
+            build(batch_size=4, **numbers)
+
+
 @pytest.mark.long
 def test_each_epoch_shuffles_the_own_samples_anew() -> None:
     order = np.asarray(_shuffled(as_key(0), 20, np.int32(17), 8, 3))

@@ -169,6 +169,10 @@ NOISY = {"noise_multiplier": 1.0, "clip_norm": 1.0}
             r"`decay_rounds` must ascend; got \(400, 400\)",
         ),
         (
+            TrainConfig(training=TrainingConfig(local_steps=3, num_epochs=2)),
+            "`num_epochs` must not be set with local_steps; got 2",
+        ),
+        (
             TrainConfig(training=TrainingConfig(decay_rounds=(0, 400))),
             "`decay_rounds` must be at least 1",
         ),

@@ -173,6 +173,8 @@ def test_train_and_the_log_that_it_writes(tmp_path: pathlib.Path) -> None:
     assert list(log.rounds) == (np.flatnonzero(P.any(axis=1)) + 1).tolist()
     found = privacy.audit(log, effort=0.0)
     assert found.strong == 1
+    assert (found.weak.lower, found.weak.upper) == (row.weak_lower, row.weak_upper)
+    assert found.weak.rank == row.rank
     assert found.hidden.least == pytest.approx(row.hidden_among_worst, rel=1e-9)
     assert not found.exposed
 

@@ -8,6 +8,7 @@ import numpy as np
 from draw import Picture
 
 import mrsa_jax as mj
+import mrsa_papers
 
 
 def _flow(
@@ -276,6 +277,27 @@ def statistics() -> Picture:
     return picture
 
 
+def settings() -> Picture:
+    """An item at the paper's sizes and at another one, which has no printed number."""
+    sizes = (100, 150, 200, 250)
+    item = mrsa_papers.ccesa.tableg2(num_sizes=sizes, total_rates=(0.0,))
+    rows = item.data.set_index("n")
+    picture = Picture(178, "Printed numbers stand next to the settings of the paper")
+    for i, n in enumerate(sizes):
+        x, printed = 136 + 84 * i, rows["printed"][n]
+        picture.text(x + 32, 30, f"n = {n}", "faint")
+        if np.isnan(printed):
+            picture.box(x, 44, 64, 34, "cell")
+            picture.text(x + 32, 66, "left out", "faint small")
+        else:
+            picture.chip(x, 44, 64, f"{printed:.3f}", "c1")
+        picture.chip(x, 92, 64, f"{rows['ours'][n]:.3f}", "c0")
+    picture.text(120, 66, "printed", at="end")
+    picture.text(120, 114, "here", at="end")
+    picture.text(240, 162, "Table G.2 of CCESA: p* without losses", "faint")
+    return picture
+
+
 TASKS: Sequence[Callable[[], Picture]] = (
     scheme,
     loop,
@@ -290,4 +312,5 @@ TASKS: Sequence[Callable[[], Picture]] = (
     parts,
     log,
     statistics,
+    settings,
 )

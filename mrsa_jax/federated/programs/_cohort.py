@@ -264,7 +264,12 @@ def mapped(of_client: Any, members: Array, present: Array, width: int) -> Array:
 
 
 def shuffled(
-    key: Key[Array, ""], num_slots: int, size: Array, batch_size: int, num_epochs: int
+    key: Key[Array, ""],
+    num_slots: int,
+    size: Array,
+    batch_size: int,
+    num_epochs: int,
+    first_epoch: Array | int = 0,
 ) -> Int32[Array, "epochs slots"]:
     """Shuffle the client's samples for each epoch, and repeat the first one after them.
 
@@ -273,7 +278,7 @@ def shuffled(
     i.
     """
     slots = jnp.arange(num_slots, dtype=jnp.int32)
-    epochs = jnp.arange(num_epochs, dtype=jnp.int32)
+    epochs = jnp.int32(first_epoch) + jnp.arange(num_epochs, dtype=jnp.int32)
     keys = jax.vmap(lambda epoch: jax.random.fold_in(key, epoch))(epochs)
     words = jax.vmap(lambda k: random_words(k, (num_slots,)))(keys)
     # Padding sorts last. A real word may also be the largest one, but the sort is

@@ -12,6 +12,7 @@ from mrsa_jax import privacy
 from mrsa_jax.study._findings import as_json
 from mrsa_jax.study.advice._log import Measured
 from mrsa_jax.study.advice._options import Option, Played, Setting
+from mrsa_jax.study.advice._rounds import RoundsPrice, rounds_words
 from mrsa_jax.study.publishing._assets import text_of
 from mrsa_jax.study.publishing._plots import POLICY_WORDS
 from mrsa_watch._base.html import card, hidden_words
@@ -322,6 +323,7 @@ class Advice:
             inside a round.
         policy_loss: Their loss rate; that of the setting, or 0.2 if that is 0.
         measured: The measurements of a log; None without.
+        prices: What each scheme that keeps a T costs in rounds of training.
     """
 
     setting: Setting
@@ -331,6 +333,7 @@ class Advice:
     policies: tuple[Option, ...] = ()
     policy_loss: float = 0.0
     measured: Measured | None = None
+    prices: tuple[RoundsPrice, ...] = ()
 
     @property
     def title(self) -> str:
@@ -446,7 +449,10 @@ class Advice:
             words.append(
                 f"Of the {size} clients of a block with equal weights, {bound}."
             )
+            if self.measured is not None:
+                words += self.measured.words_on_weights(size)
         words += remainder(setting, chosen)
+        words += rounds_words(self.prices, chosen)
         words += instead(setting, self.options, chosen)
         if self.policies:
             words.append(losses(setting, self.policies, self.policy_loss))
@@ -463,12 +469,21 @@ class Advice:
             "setting": as_json(self.setting),
             "assignment": self.setting.assignment or None,
             "demands": as_json(self.demands),
-            "measured": as_json(self.measured),
+            "measured": self._measured_content(),
             "chosen": as_json(self.chosen),
             "options": as_json(self.options),
             "policy_loss": self.policy_loss,
             "policies": as_json(self.policies),
+            "prices_in_rounds": as_json(self.prices),
         }
+
+    def _measured_content(self) -> Any:
+        """Return the measurements as JSON has them, without each client's weight."""
+        content = as_json(self.measured)
+        if self.measured is not None:
+            weights = content.pop("weights")
+            content["has_weights"] = bool(weights) or self.measured.varies_in_weight
+        return content
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything as values of JSON; unknown values are None."""

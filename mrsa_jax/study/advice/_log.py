@@ -6,6 +6,7 @@ import dataclasses
 import pathlib
 from collections import Counter, defaultdict
 from collections.abc import Iterable
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ from mrsa_jax import privacy
 from mrsa_jax._core.statistics import binomial_interval, half_interval
 from mrsa_jax.study.publishing._assets import text_of
 from mrsa_watch._base.errors import require
-from mrsa_watch._base.html import counted
+from mrsa_watch._base.html import counted, hidden_words
 from mrsa_watch.logs import SumLine, sums_of
 
 _MOST_BYTES = 2**31  # of a participation log
@@ -87,6 +88,9 @@ class Measured:
             not record them, the clients that sums lack of the largest.
         unmasking: Lost when their update was in the sum, of those in it; None as above.
         is_torn: Whether its last line is not whole, and was left out.
+        weights: The one weight of each client in all of its sums, ascending; () where
+            all are 1, or a client's weights differ.
+        varies_in_weight: Whether weights of a client differ between its sums.
     """
 
     file: pathlib.Path
@@ -103,6 +107,28 @@ class Measured:
     inside: Rate | None = None
     unmasking: Rate | None = None
     is_torn: bool = False
+    weights: tuple[Fraction, ...] = dataclasses.field(default=(), repr=False)
+    varies_in_weight: bool = False
+
+    def words_on_weights(self, size: int) -> list[str]:
+        """Say how well blocks of this size hide clients with the weights of the log."""
+        if self.varies_in_weight:
+            return [text_of("log_of_varying_weights")]
+        if not 2 <= size <= len(self.weights):
+            return []
+        heaviest = self.weights[-1]
+        count = len(self.weights) // size * size
+        # the worst block joins the heaviest client with the lightest
+        worst = privacy.hidden_in_blocks([*self.weights[: size - 1], heaviest])[-1]
+        alike = privacy.hidden_in_blocks(
+            self.weights[-count:], np.arange(count) // size
+        )
+        text = text_of("log_of_weights")
+        return [
+            text.format(
+                size=size, worst=hidden_words(worst), alike=hidden_words(alike.min())
+            )
+        ]
 
     @property
     def varies(self) -> bool:
@@ -166,9 +192,12 @@ class _Round:
     summed: set[Any] = dataclasses.field(default_factory=set)
     sums: int = 0
     says: bool = False
+    weights: dict[Any, set[Fraction]] = dataclasses.field(default_factory=dict)
 
     def add(self, line: SumLine) -> None:
         """Take a sum into account."""
+        for client, weight in zip(line.clients, line.weights or (), strict=False):
+            self.weights.setdefault(client, set()).add(weight)
         self.sums += line.status == "learnt"
         self.says |= line.asked is not None or bool(line.lost)
         self.summed.update(line.clients)
@@ -197,9 +226,18 @@ def measure_log(file: pathlib.Path, **options: Any) -> Measured:
     lines = sums_of(file, _MOST_BYTES)
     if lines is None:
         log = privacy.read_log(file, **options)
-        rows = np.asarray(log.participation != 0, np.bool_)
-        members = (set(np.flatnonzero(row).tolist()) for row in rows)
-        return _measured(file, [_Round(summed=own, sums=1) for own in members if own])
+        rows = np.asarray(log.participation)
+        members = (np.flatnonzero(row).tolist() for row in rows)
+        records = [
+            _Round(
+                summed=set(own),
+                sums=1,
+                weights={client: {Fraction(int(row[client]))} for client in own},
+            )
+            for own, row in zip(members, rows, strict=True)
+            if own
+        ]
+        return _measured(file, records)
     parser, sums = lines
     rounds: defaultdict[Any, _Round] = defaultdict(_Round)
     for line in sums:
@@ -261,4 +299,19 @@ def _measured(
         inside=rates[1],
         unmasking=rates[2],
         is_torn=is_torn,
+        **_weights(records),
     )
+
+
+def _weights(records: Iterable[_Round]) -> dict[str, Any]:
+    """Return the weights of the clients, or that they vary."""
+    each: defaultdict[Any, set[Fraction]] = defaultdict(set)
+    for record in records:
+        for client in record.summed:
+            # a sum without weights counts every client once
+            each[client] |= record.weights.get(client, {Fraction(1)})
+    if any(len(weights) > 1 for weights in each.values()):
+        return {"varies_in_weight": True}
+    weights = sorted(weight for own in each.values() for weight in own)
+    is_equal = not weights or weights[0] == weights[-1]
+    return {} if is_equal else {"weights": tuple(weights)}

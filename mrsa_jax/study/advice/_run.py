@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from mrsa_jax import privacy
+from mrsa_jax.federated import ConvexConstants
 from mrsa_jax.study._progress import Progress, note, steps
 from mrsa_jax.study.advice._advice import Advice, Demands, choose, mark_best
 from mrsa_jax.study.advice._log import Measured, Rate, measure_log
@@ -22,6 +23,7 @@ from mrsa_jax.study.advice._options import (
     candidates,
     next_divisor,
 )
+from mrsa_jax.study.advice._rounds import prices_in_rounds
 from mrsa_jax.study.publishing._plots import advice_charts, save_charts
 from mrsa_jax.study.runs import _run as commands
 from mrsa_jax.study.settings._commands import AdviseConfig, check_cohort
@@ -70,7 +72,17 @@ def run(config: AdviseConfig, progress: Progress) -> Advice:
     loss = setting.loss_rate or _STRESS
     if chosen is not None and chosen.block_size > 1 and chosen.weak_lower > 1:
         policies = _policies(judge, pairs[options.index(chosen)][0], loss, progress)
-    return Advice(setting, demands, options, chosen, policies, loss, measured)
+    constants = _constants(config)
+    prices = prices_in_rounds(setting, options, constants, config.local_steps)
+    return Advice(setting, demands, options, chosen, policies, loss, measured, prices)
+
+
+def _constants(config: AdviseConfig) -> ConvexConstants | None:
+    """Return the constants of Theorem 2, whose Gamma is the least loss above 0."""
+    if not config.convergence:
+        return None
+    rho, mu, variance, gradient, distance, heterogeneity = config.convergence
+    return ConvexConstants(rho, mu, variance, gradient, distance, minimum=heterogeneity)
 
 
 def _demands(config: AdviseConfig, setting: Setting) -> Demands:

@@ -129,7 +129,7 @@ class _Scene:
     @classmethod
     def trained(cls, config: AttributeConfig, history: np.ndarray) -> _Scene:
         require(len(history) > 0, "rounds", "must leave a round with a sum", 0)
-        dataset = load_data(config.dataset, config.seed)
+        dataset = load_data(config.dataset, config.seed, config.directory)
         generator = np.random.default_rng([config.seed, 0xA77])
         has_attribute = _mask(config, generator)
         # half of the shadows have it, not a share of `prevalence`: both classes are
@@ -374,7 +374,7 @@ def arrays(config: Any) -> int:
 
     Models and sums of all rounds, the shadows' updates and what they train on.
     """
-    pool, shape, classes = _stage.data_of(config.dataset, None, config.seed)
+    pool, shape, classes = _stage.data_of(config.dataset, config.directory, config.seed)
     dim = _stage.dim_of(config.model, shape, classes)
     of_rounds = 4 * 4 * config.rounds * dim
     of_shadows = 4 * 4 * config.num_shadows * dim

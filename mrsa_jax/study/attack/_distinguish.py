@@ -161,7 +161,7 @@ class _Trained:
     def __init__(
         self, config: DistinguishConfig, history: np.ndarray, progress: Progress
     ) -> None:
-        dataset = load_data(config.dataset, config.seed)
+        dataset = load_data(config.dataset, config.seed, config.directory)
         self.model = build("model", config.model, dataset.num_classes)
         shape = dataset.train_inputs.shape[1:]
         self.pool = (on_device(dataset.train_inputs), on_device(dataset.train_labels))

@@ -132,7 +132,7 @@ def _chosen_images(
 ) -> tuple[np.ndarray, np.ndarray, int]:
     """Return images, labels and the number of classes."""
     if config.dataset is not None:
-        dataset = load_data(config.dataset, config.seed)
+        dataset = load_data(config.dataset, config.seed, config.directory)
         class_of = np.asarray(dataset.train_labels)
         rule = f"must hold the {count} images that are asked for"
         require(len(class_of) >= count, "dataset", rule, len(class_of))
@@ -206,7 +206,9 @@ def arrays(config: Any) -> int:
     shape: tuple[int, ...]
     pool, shape, classes = 0, (_SIDE, _SIDE, 3), _CLASSES
     if config.dataset is not None:
-        pool, shape, classes = _stage.data_of(config.dataset, None, config.seed)
+        pool, shape, classes = _stage.data_of(
+            config.dataset, config.directory, config.seed
+        )
     dim = _stage.dim_of(config.model, shape, classes)
     images = count if "sum" in config.seen else config.num_images
     entries = _stage.activations(config.model, shape, classes)

@@ -12,6 +12,7 @@ from mrsa_jax.study._progress import Progress, steps
 from mrsa_jax.study.attack import _stage
 from mrsa_jax.study.attacks_on_models import InconsistencyConfig
 from mrsa_jax.study.publishing._assets import text_of
+from mrsa_jax.study.runs import _build
 
 
 def run(
@@ -19,7 +20,7 @@ def run(
 ) -> None:
     """Send a target the model and the others a silent one, by the real protocol."""
     report.title = "A malicious server: the target's update, read off a sum of several"
-    dataset, clients = _stage.dealt_out(config, config.cohort_size)
+    dataset, clients = _build.build_clients(config.seed, config, config.cohort_size)
     shape = tuple(dataset.train_inputs.shape[1:])
     model = federated.mlp(dataset.num_classes, hidden_sizes=(config.hidden_size,))
     start, trainer = _stage.start_and_trainer(config, model, shape, batch_size=10)
@@ -52,7 +53,7 @@ def run(
 
 def arrays(config: Any) -> int:
     """Return the arrays of the malicious server: real messages of all clients."""
-    pool, shape, classes = _stage.data_of(config.dataset, None, config.seed)
+    pool, shape, classes = _stage.data_of(config.dataset, config.directory, config.seed)
     dim = (
         math.prod(shape) * config.hidden_size
         + config.hidden_size * (1 + classes)

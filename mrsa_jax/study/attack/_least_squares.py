@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from mrsa_jax import attacks, federated, privacy, quantize, secagg
+from mrsa_jax import attacks, data, federated, privacy, quantize, secagg
 from mrsa_jax._core.arrays import as_integers
 from mrsa_jax._core.batches import at_once
 from mrsa_jax._core.round_rules import with_weights
@@ -74,17 +74,22 @@ def run(config: LeastSquaresConfig, report: AttackFindings, progress: Progress) 
     elif config.run is not None:
         _score_sums(config, report, attack, _from_run(config, progress))
     else:
-        for label, history in config.histories(config.warm_up + config.rounds):
-            _score_sums(
-                config, report, attack, _simulated(config, label, history, progress)
-            )
+        scene = _build.build_clients(config.seed, config, config.num_clients)
+        rounds = config.warm_up + config.rounds
+        for label, history in config.histories(rounds, scene[1]):
+            sums = _simulated(config, scene, label, history, progress)
+            _score_sums(config, report, attack, sums)
     report.sentences += _least_squares_words(config, report)
 
 
 def _simulated(
-    config: LeastSquaresConfig, label: str, history: np.ndarray, progress: Progress
+    config: LeastSquaresConfig,
+    scene: tuple[data.Dataset, data.ClientData],
+    label: str,
+    history: np.ndarray,
+    progress: Progress,
 ) -> _Sums:
-    dataset, clients = _stage.dealt_out(config, config.num_clients)
+    dataset, clients = scene
     model = build("model", config.model, dataset.num_classes)
     shape = dataset.train_inputs.shape[1:]
     start, trainer = _stage.start_and_trainer(
@@ -105,6 +110,7 @@ def _simulated(
         aggregator=aggregator,
         is_frozen=config.frozen,
         warm_up=config.warm_up,
+        rate_schedule=_build.build_rate_schedule(config),
         progress=progress.update,
     )
     return _Sums.of(label, summed, config.memory)
@@ -146,23 +152,13 @@ def _from_run(config: LeastSquaresConfig, progress: Progress) -> _Sums:
     assert config.run is not None
     history = _stored_history(config.run)
     trained = load_config(TrainConfig, config.run / "config.toml")
-    # only these settings follow from the configuration alone
-    is_plain = (
-        trained.protocol.is_plain
-        and trained.hetero.is_plain
-        and not trained.aggregation.weighted
-        and trained.aggregation.clip_rule == "fixed"
-        and trained.training.server == "average"
-        and trained.training.server_learning_rate in (None, 1.0)
-        and not trained.training.decay_rounds
-    )
+    reasons = ", ".join(_not_repeated(trained))
     rule = (
-        "must be of plain averaging over a complete graph to be repeated (its store "
-        "keeps no "
-        "sums); train a federated.Training(..., keep_aggregates=True) and give "
-        "--aggregates"
+        "must be of plain averaging over a complete graph to be repeated, because its "
+        f"store keeps no sums, and this run has {reasons}; train a "
+        "federated.Training(..., keep_aggregates=True) and set --aggregates"
     )
-    require(is_plain, "run", rule, str(config.run))
+    require(not reasons, "run", rule, str(config.run))
     dataset, clients = _build.build_clients(
         trained.seed, trained.data, trained.population.num_clients
     )
@@ -190,9 +186,27 @@ def _from_run(config: LeastSquaresConfig, progress: Progress) -> _Sums:
         ),
         # rounds before the window train the model, but their sums are not kept
         warm_up=0 if config.window is None else _window_start(history, config.window),
+        rate_schedule=_build.build_rate_schedule(trained.training),
         progress=progress.update,
     )
     return _Sums.of(label, summed, config.memory)
+
+
+def _not_repeated(trained: TrainConfig) -> list[str]:
+    """Return the settings of a run whose sums do not follow from its settings alone."""
+    training, aggregation = trained.training, trained.aggregation
+    is_there = {
+        "a graph, a threshold or lost clients": not trained.protocol.is_plain,
+        f"segments = {trained.hetero.segments}": not trained.hetero.is_plain,
+        "weighted = true": aggregation.weighted,
+        f"clip_rule = {aggregation.clip_rule}": aggregation.clip_rule != "fixed",
+        f"server = {training.server}": training.server != "average",
+        f"server_learning_rate = {training.server_learning_rate}": (
+            training.server_learning_rate not in (None, 1.0)
+        ),
+        f"trainer = {training.trainer}": training.trainer == "scaffold",
+    }
+    return [words for words, holds in is_there.items() if holds]
 
 
 def _window_start(history: np.ndarray, length: int) -> int:

@@ -39,7 +39,11 @@ def run(config: MembershipConfig, report: AttackFindings, progress: Progress) ->
     report.title = (
         f"Membership: {config.model} on {config.dataset}, {config.client_size} samples "
         "a client, "
-        f"{config.num_epochs} epochs"
+        + (
+            f"{config.num_epochs} epochs"
+            if config.local_steps is None
+            else f"{config.local_steps} local steps"
+        )
     )
     progress.stage("clients' training", 1)
     updates = np.asarray(federated.client_updates(key, model, start, pool, trainer))
@@ -66,7 +70,7 @@ def run(config: MembershipConfig, report: AttackFindings, progress: Progress) ->
 
 def _pool(config: MembershipConfig) -> data.ClientData:
     """Return the clients' samples, followed by others that no client trained on."""
-    dataset = load_data(config.dataset, config.seed)
+    dataset = load_data(config.dataset, config.seed, config.directory)
     inputs, labels = dataset.train_inputs, np.asarray(dataset.train_labels)
     count, size = max(config.num_targets, config.num_summed), config.client_size
     needed = (count + 2) * size + 1  # others to ask about, and the adversary's own
@@ -199,7 +203,7 @@ def arrays(config: Any) -> int:
 
     The clients' models and the shadow models.
     """
-    pool, shape, classes = _stage.data_of(config.dataset, None, config.seed)
+    pool, shape, classes = _stage.data_of(config.dataset, config.directory, config.seed)
     dim = _stage.dim_of(config.model, shape, classes)
     clients = max(config.num_targets, config.num_summed)
     models = 4 * dim * (_OF_SHADOW * config.num_shadows + 3 * clients)

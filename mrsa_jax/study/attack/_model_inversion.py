@@ -16,6 +16,7 @@ from mrsa_jax.study._progress import Progress, steps
 from mrsa_jax.study.attack import _stage
 from mrsa_jax.study.attack._stage import rows_of
 from mrsa_jax.study.attacks_on_models import ModelInversionConfig
+from mrsa_jax.study.runs import _build
 from mrsa_watch._base.errors import require
 
 _MOST_DRAWN = 12  # images in a row of the grid
@@ -29,7 +30,7 @@ def run(
     One client's model in the clear and padded, and the mean.
     """
     report.title = f"Model inversion: softmax regression on {config.dataset}"
-    dataset, clients = _stage.dealt_out(config, config.num_clients)
+    dataset, clients = _build.build_clients(config.seed, config, config.num_clients)
     shape, model = (
         tuple(dataset.train_inputs.shape[1:]),
         federated.logistic(dataset.num_classes),
@@ -123,7 +124,7 @@ def _score_classes(
 
 def arrays(config: Any) -> int:
     """Return the arrays of model inversion: the clients' models and their uploads."""
-    pool, shape, classes = _stage.data_of(config.dataset, None, config.seed)
+    pool, shape, classes = _stage.data_of(config.dataset, config.directory, config.seed)
     dim = _stage.dim_of("logistic", shape, classes)
     return (
         pool

@@ -15,6 +15,7 @@ from mrsa_jax import attacks, data, federated, quantize
 from mrsa_jax._core.arrays import on_device
 from mrsa_jax._core.streams import Stream, as_key, fold
 from mrsa_jax.study.settings._parts import build, load_data
+from mrsa_jax.study.settings._training_tables import LocalLength, local_length
 from mrsa_watch._base.errors import ConfigurationError, require
 
 
@@ -76,7 +77,7 @@ def activations(model: str, shape: tuple[int, ...], classes: int) -> int:
 
 def model_sizes(config: Any) -> tuple[int, int, int]:
     """Return the bytes of the data, the model's parameters, and outputs per sample."""
-    pool, shape, classes = data_of(config.dataset, None, config.seed)
+    pool, shape, classes = data_of(config.dataset, config.directory, config.seed)
     return (
         pool,
         dim_of(config.model, shape, classes),
@@ -100,12 +101,6 @@ _LEVELS = 2**16
 def stream(config: Any, of: Stream) -> Any:
     """Return an attack's key of one stream."""
     return fold(as_key(config.seed), int(of))
-
-
-def dealt_out(config: Any, count: int) -> tuple[data.Dataset, data.ClientData]:
-    """Return an attack's data set, and equal random parts of it for its clients."""
-    dataset = load_data(config.dataset, config.seed)
-    return dataset, data.iid(stream(config, Stream.PARTITION), dataset, count)
 
 
 def equal_parts(
@@ -132,12 +127,12 @@ def start_and_trainer(
     clip_norm: Any = None,
 ) -> tuple[Any, federated.LocalTrainer]:
     """Return a model's first parameters, and how an attack's clients train it."""
-    epochs = getattr(config, "num_epochs", 1)
+    length = local_length(config) if isinstance(config, LocalLength) else {}
     trainer = federated.local_sgd(
         model,
         config.learning_rate,
         batch_size=batch_size,
-        num_epochs=epochs,
+        **length,
         clip_norm=clip_norm,
     )
     return federated.initial_parameters(config.seed, model, shape), trainer

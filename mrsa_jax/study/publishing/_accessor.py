@@ -186,6 +186,23 @@ class StudyAccessor:
         """
         return self._curves("strong_privacy", ax, axes)
 
+    def plot_weak_privacy(self, *, ax: Axes | None = None) -> Axes:
+        """Plot weak T over rounds, in the band of its bounds, as in Figure 4a.
+
+        A curve for each scheme of a study or each point of a sweep, mean over trials.
+
+        Args:
+            ax: Where to draw; a new figure if None.
+
+        Raises:
+            ConfigurationError: If the results do not keep weak T
+                (`keep = ["weak_privacy"]`), or a sweep has more than 24 points.
+        """
+        results = self._checked()
+        if self.is_sweep:
+            results = _points.weak_curves(results)
+        return plotting.plot_study(results, "weak_privacy", ax=ax)
+
     def _curves(self, variable: str, ax: Axes | None, axes: dict[str, str]) -> Axes:
         if self.is_sweep:
             return self.plot(variable, ax=ax, **axes)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -10,8 +11,10 @@ import numpy as np
 
 from mrsa_jax.plotting.chart import Chart
 from mrsa_jax.plotting.points import (
+    MOST_CURVES,
     as_shown,
     heading,
+    label_of,
     pair_chart,
     points_chart,
     quantity,
@@ -19,6 +22,8 @@ from mrsa_jax.plotting.points import (
 from mrsa_jax.study.publishing import _summary
 from mrsa_jax.study.settings._attributes import attributes
 from mrsa_jax.study.settings._config import DataConfig, PopulationConfig
+from mrsa_jax.study.stores._runner import VARIABLES_OF_WEAK
+from mrsa_watch._base.errors import require
 from mrsa_watch._base.html import number
 
 if TYPE_CHECKING:
@@ -216,6 +221,44 @@ def points(results: xr.Dataset) -> pd.DataFrame:
             columns["label"] != ""
         )  # a point with fewer rows than others
     return pd.DataFrame(columns)[is_done].reset_index(drop=True)
+
+
+def weak_curves(results: xr.Dataset) -> xr.Dataset:
+    """Return weak T after each round of each completed point of a sweep.
+
+    Points lie along `scheme`, labelled by their values on the axes that vary.
+
+    Raises:
+        ConfigurationError: If the sweep does not keep it or has too many points.
+    """
+    rule = 'must keep weak T: keep = ["weak_privacy"] in the sweep'
+    require("weak_lower_by_round" in results, "results", rule)
+    axes = axes_of(results)
+    names = [name for name in VARIABLES_OF_WEAK if f"{name}_by_round" in results]
+    stored = {f"{name}_by_round": name for name in names}
+    paths = results[list(stored)].rename(stored)
+    is_done = _done(results, axes).ravel()
+    rule = f"must have 1 to {MOST_CURVES} completed points to draw"
+    require(0 < is_done.sum() <= MOST_CURVES, "results", rule, int(is_done.sum()))
+    varying = [axis for axis in axes if results.sizes[axis] > 1]
+    places = itertools.product(*(range(results.sizes[axis]) for axis in axes))
+    labels, curves = [], []
+    for place in itertools.compress(places, is_done):
+        at = dict(zip(axes, place, strict=True))
+        values = {axis: results[axis].values[at[axis]] for axis in varying or axes}
+        labels.append(", ".join(map(_axis_words, values, values.values())))
+        curves.append(paths.isel(at, drop=True))
+    import xarray as xr
+
+    joined = xr.concat(curves, "scheme").assign_coords(scheme=labels)
+    return joined.assign_coords(round=np.arange(joined.sizes["round"]))
+
+
+def _axis_words(axis: str, value: Any) -> str:
+    """Return a value on an axis as a part of a label."""
+    if axis in ("scheme", "schemes"):
+        return str(value)
+    return f"{quantity(axis).symbol or axis.replace('_', ' ')} {label_of(value)}"
 
 
 def _rows(results: xr.Dataset) -> tuple[str, ...]:

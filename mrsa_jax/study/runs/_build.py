@@ -34,7 +34,11 @@ from mrsa_jax.study.settings._tables import (
     graph_of,
     least_safe_threshold,
 )
-from mrsa_jax.study.settings._training_tables import PARTITIONS
+from mrsa_jax.study.settings._training_tables import (
+    PARTITIONS,
+    DataSplit,
+    LocalSchedule,
+)
 from mrsa_watch._base.errors import ConfigurationError, require
 
 if TYPE_CHECKING:
@@ -305,11 +309,11 @@ def expected_cardinality(
 
 
 def build_clients(
-    seed: int, config: DataConfig, num_clients: int
+    seed: int, config: DataSplit, num_clients: int
 ) -> tuple[data.Dataset, data.ClientData]:
     """Load the data set, normalise it if set, and split it over the clients."""
     dataset = load_data(config.dataset, seed, config.directory)
-    if config.normalise:
+    if isinstance(config, DataConfig) and config.normalise:
         dataset = data.normalise(dataset)
     key = fold(as_key(seed), int(Stream.PARTITION))
     function, *names = PARTITIONS[config.partition]
@@ -327,7 +331,7 @@ def build_trainer(config: TrainingConfig, model: Any) -> Any:
     return build("trainer", config.trainer or "sgd", model, config)
 
 
-def build_rate_schedule(config: TrainingConfig) -> Any:
+def build_rate_schedule(config: LocalSchedule) -> Any:
     """Return the factor on the learning rate by round; None if it never changes."""
     if not config.decay_rounds:
         return None

@@ -18,7 +18,13 @@ from mrsa_jax.availability import Availability
 from mrsa_jax.study.runs import _build, _trial
 from mrsa_jax.study.settings import _config
 from mrsa_jax.study.settings._config import Config, SimulateConfig
-from mrsa_jax.study.stores._runner import DETAILS, TRAJECTORIES, VARIABLES, Variable
+from mrsa_jax.study.stores._runner import (
+    DETAILS,
+    TRAJECTORIES,
+    VARIABLES,
+    VARIABLES_OF_WEAK,
+    Variable,
+)
 
 UPDATES = ("update_hidden_worst", "update_hidden_median")
 """Variables that exist if updates are assumed to drift."""
@@ -109,14 +115,14 @@ def study_variables(
     Its trajectories have plain names, and `axes` lie behind `scheme`.
     """
     variables: dict[str, Any] = {}
-    for name in (*_AFTER_EACH_ROUND, *DETAILS):
-        is_path = name in _AFTER_EACH_ROUND
+    for name in (*_AFTER_EACH_ROUND, *VARIABLES_OF_WEAK, *DETAILS):
+        is_path = name not in DETAILS
         stored = f"{name}_by_round" if is_path else name
         if stored not in points[0]:
             continue
         values = np.stack([point[stored] for point in points])
-        about = _AT_END[name] if is_path else DETAILS[name]
-        if name in ("strong_privacy", "first_exposure"):
+        about = (_AT_END | VARIABLES_OF_WEAK | DETAILS)[name]
+        if name in ("strong_privacy", "first_exposure", *VARIABLES_OF_WEAK):
             # points keep -1 in integers; studies are read by xarray's means
             values = nan_if_negative(values)
         dims = ("scheme", *axes, *(about.dims or ("round",)))

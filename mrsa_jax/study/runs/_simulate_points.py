@@ -25,6 +25,7 @@ from mrsa_jax.study.runs._history_variables import (
     point_values,
 )
 from mrsa_jax.study.runs._training_setting import lossy_rounds
+from mrsa_jax.study.runs._weak import MEMORY_BYTES, weak_values, weak_variables
 from mrsa_jax.study.settings import _config
 from mrsa_jax.study.settings._config import Config, SimulateConfig
 from mrsa_jax.study.stores._runner import TRAJECTORIES, VARIABLES, Machine, Variable
@@ -73,6 +74,8 @@ def stated_memory(config: Config) -> str:
         reduce = "num_clients, rounds or trials"
         entries *= config.trials
     needed = simulate_bytes(config) + 32 * entries  # of all schemes' results
+    if isinstance(config, SimulateConfig) and config.keep:
+        needed += MEMORY_BYTES
     return memory_words(needed, "num_clients", f"{clients} with {sizes}", reduce)
 
 
@@ -106,7 +109,7 @@ def variables(
         simulated = {n: about for n, about in simulated.items() if n not in _VALUES}
     lasts = any(map(_lasts, configs))
     ends = history_variables(("trial",), kept, drifts=drifts, lasts=lasts)
-    return ends | simulated
+    return ends | weak_variables(("trial",), kept) | simulated
 
 
 def together(config: SimulateConfig, machine: Machine) -> int:
@@ -124,7 +127,8 @@ def memory_bytes(
     """Return about how many bytes the histories of some points need."""
     # drifting updates are followed round by round, in any case
     at_end = TRAJECTORIES not in kept and config.memory is None
-    return simulate_bytes(config, count, at_end=at_end)
+    weak = MEMORY_BYTES if _config.weak_wish(kept) is not None else 0
+    return simulate_bytes(config, count, at_end=at_end) + weak
 
 
 def run_points(
@@ -155,6 +159,8 @@ def run_points(
         online = _build.build_online(config.seed, config.population)
         values = history_values(analysed, kept, updates)
         values |= _determined(config, history, first)
+        sums = ((rows, rounds) for rows in history)
+        values |= weak_values(sums, config.rounds, kept, progress)
         yield values | point_values(config, *online)
 
 
@@ -258,8 +264,9 @@ def _with_losses(
         if progress is not None:
             progress(len(parts), config.trials)
     values = history_values(_trial.joined(parts, np.stack), kept, updates)
-    sums = [selection.learnt_rows(trial)[0] for trial in trials]
-    values |= _determined(config, sums, first)
+    learnt = list(map(selection.learnt_rows, trials))
+    values |= _determined(config, [rows for rows, _ in learnt], first)
+    values |= weak_values(learnt, config.rounds, kept, progress)
     # skipped rounds had no cohort, so nothing failed in them
     is_failed = ~np.isin(played.status, (Status.OK, Status.SKIPPED))
     values["failed_rounds"] = is_failed.sum(axis=1).astype(np.int32)

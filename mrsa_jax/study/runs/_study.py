@@ -37,6 +37,7 @@ from mrsa_jax.study.runs._history_variables import (
 from mrsa_jax.study.runs._simulate_points import stated_memory
 from mrsa_jax.study.runs._training import train_schemes
 from mrsa_jax.study.runs._training_setting import segments_of
+from mrsa_jax.study.runs._weak import weak_words
 from mrsa_jax.study.settings import _config
 from mrsa_jax.study.settings._attributes import attributes
 from mrsa_jax.study.settings._config import (
@@ -149,6 +150,9 @@ def run(config: Config, progress: Progress) -> xr.Dataset:
     words = check(config)
     if isinstance(config, SimulateConfig):
         note(progress, words)
+        weak = weak_words(config.keep, config.trials * len(config.schemes))
+        if weak:
+            note(progress, weak)
         return _described(
             config, _simulate(config, progress, _telling(config, progress))
         )
@@ -298,7 +302,7 @@ def _simulate(
         progress.stage(scheme.label, config.trials)
         point = dataclasses.replace(config, schemes=(text,))
         points += _simulate_points.run_points(
-            [point], Machine(), EVERYTHING, 1, progress.update
+            [point], Machine(), (*EVERYTHING, *config.keep), 1, progress.update
         )
     return _found(config, online, points)
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
+import math
 import pathlib
 from typing import Annotated, Any, Literal
 
@@ -343,6 +344,16 @@ class AdviseConfig(DriftSettings, LogSettings):
     """Further schemes to compare, as in mrsa-jax simulate. Your own schemes (--plugin)
     are always compared. Default: no further scheme."""
 
+    convergence: Annotated[
+        tuple[float, ...], flags.shown("RHO MU SIGMA2 G DISTANCE2 GAMMA")
+    ] = ()
+    """Constants of Multi-RoundSecAgg's Theorem 2, for the rounds that T costs:
+    smoothness, strong convexity, gradient variance, gradient bound, squared distance of
+    the start from the optimum, and heterogeneity. Default: only what holds for all."""
+
+    local_steps: flags.Whole = 1
+    """Local gradient steps per round, E, with --convergence."""
+
     rounds: flags.Whole = 300
     """Simulated rounds."""
 
@@ -368,11 +379,31 @@ def check_advise(config: AdviseConfig) -> None:
     is_used = config.max_auc is not None or config.max_advantage is not None
     rule = "must be used together with max_auc or max_advantage"
     require(is_used or config.prevalence == 0.5, "prevalence", rule, config.prevalence)
+    _check_convergence(config)
     config.check_drift()
     Model.parse(config.availability, config.dropout_rate or (0.0,))
     for text in config.schemes:
         parse_scheme(text)
     _check_log(config, config.log)
+
+
+def _check_convergence(config: AdviseConfig) -> None:
+    """Check the constants of Theorem 2 without NumPy."""
+    is_used = len(config.convergence) > 0 or config.local_steps == 1
+    rule = "must be used together with convergence"
+    require(is_used, "local_steps", rule, config.local_steps)
+    if not config.convergence:
+        return
+    values = config.convergence
+    rule = (
+        "must be six finite numbers: smoothness, strong convexity, gradient variance, "
+        "gradient bound, squared distance, heterogeneity"
+    )
+    is_six = len(values) == 6 and all(map(math.isfinite, values))
+    require(is_six, "convergence", rule, values)
+    rule = "must have 0 < strong convexity <= smoothness, and no negative number"
+    in_range = 0 < values[1] <= values[0] and min(values) >= 0
+    require(in_range, "convergence", rule, values)
 
 
 def _check_log(config: AuditConfig | AdviseConfig, log: pathlib.Path | None) -> None:

@@ -10,8 +10,10 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
+import math
 import pathlib
 import typing
+from collections.abc import Iterable
 from typing import Annotated, Any, Literal
 
 from mrsa_jax._core.flags import IS_CHANCE, Seed, Several, Size, Whole, shown
@@ -46,6 +48,9 @@ AssignmentName = Literal["shuffled", "cyclic", "sorted", "by_label"]
 
 SIX_SCHEMES = ("uniform", "weighted", "partition", "batch_partitioning:6",
                "batch_partitioning:4", "batch_partitioning:3")  # fmt: skip
+
+WEAK_PRIVACY = "weak_privacy"
+"""Name by which weak T after each round is kept."""
 
 _SOFTMAX = TrainingConfig(model="logistic")  # a demo is to take a minute
 
@@ -212,6 +217,11 @@ class SimulateConfig(_Output, DriftSettings, _Schemes, _Trials):
     """Study client selection alone, without training: many trials of each scheme."""
 
     rounds: Size = 200
+    keep: Annotated[tuple[str, ...], shown("WEAK")] = ()
+    """Also report weak T after each round of each trial: weak_privacy, its bounds; or
+    weak_privacy:certified[:EFFORT], with proofs, which may take 90 seconds times EFFORT
+    (0.01 by default) per trial. Default: not reported.
+    """
 
 
 @dataclasses.dataclass(frozen=True)
@@ -261,6 +271,52 @@ class Settings(typing.Protocol):
     def overwrite(self) -> bool:
         """Whether to replace other results in that folder."""
         ...
+
+
+class WeakPrivacy(typing.NamedTuple):
+    """A wish for weak T after each round.
+
+    Attributes:
+        method: Of `privacy.weak_privacy_trajectory`.
+        effort: Allowed for each history.
+    """
+
+    method: Literal["bounds", "certified"]
+    effort: float = 0.01
+
+
+def weak_wish(kept: Iterable[str]) -> WeakPrivacy | None:
+    """Return the one wish for weak T among names of what to keep; None without one.
+
+    Raises:
+        ConfigurationError: If a wish is malformed, or there are two.
+
+    Examples:
+        >>> weak_wish(["skipped", "weak_privacy"])
+        WeakPrivacy(method='bounds', effort=0.01)
+        >>> weak_wish(["weak_privacy:certified:0.5"]).effort
+        0.5
+    """
+    wishes = [name for name in kept if name.partition(":")[0] == WEAK_PRIVACY]
+    if not wishes:
+        return None
+    rule = (
+        "must name weak_privacy once, as weak_privacy or as "
+        "weak_privacy:certified[:EFFORT] with an effort of 0 or more"
+    )
+    require(len(wishes) == 1, "keep", rule, wishes)
+    _, *words = wishes[0].split(":")
+    if not words:
+        return WeakPrivacy("bounds")
+    require(words[0] == "certified" and len(words) <= 2, "keep", rule, wishes[0])
+    if len(words) == 1:
+        return WeakPrivacy("certified")
+    try:
+        effort = float(words[1])
+    except ValueError:
+        effort = math.nan
+    require(math.isfinite(effort) and effort >= 0, "keep", rule, wishes[0])
+    return WeakPrivacy("certified", effort)
 
 
 def schemes_of(config: Config) -> tuple[Scheme, ...]:
@@ -377,6 +433,10 @@ def check_study(config: Config) -> None:
         rule = "must be another: a simulation without data knows no labels"
         require(not by_label, "assignment", rule, population.assignment)
         config.check_drift()
+        weak_wish(config.keep)
+        others = [n for n in config.keep if n.partition(":")[0] != WEAK_PRIVACY]
+        rule = "must name weak_privacy alone: a study keeps all else without a wish"
+        require(not others, "keep", rule, others)
         if config.values is not None:
             _check_law(config.values)
     else:

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 from mrsa_jax._core.registry import made, no_parameters, own_row, read_member
 from mrsa_jax.study.settings._tables import check_unset
+from mrsa_jax.study.settings._training_tables import local_length
 from mrsa_watch._base.errors import check_known, require
 
 
@@ -66,7 +67,7 @@ def _sgd(model: Any, training: Any) -> Any:
         model,
         learning_rate=training.learning_rate,
         batch_size=training.batch_size,
-        num_epochs=training.num_epochs,
+        **local_length(training),
         momentum=training.momentum,
         weight_decay=training.weight_decay,
         proximal=training.proximal,
@@ -83,7 +84,7 @@ def _scaffold(model: Any, training: Any) -> Any:
         model,
         training.learning_rate,
         batch_size=training.batch_size,
-        num_epochs=training.num_epochs,
+        **local_length(training),
     )
 
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from mrsa_jax._core import flags
+from mrsa_jax.study.settings._tables import check_unset
 from mrsa_watch._base.errors import require
 from mrsa_watch._base.html import Shown
 
@@ -70,8 +71,8 @@ TrainerName = Annotated[
 
 
 @dataclasses.dataclass(frozen=True)
-class DataConfig(Shown):
-    """Data that the clients train on, and how they are split."""
+class DataSource(Shown):
+    """Data that the clients train on."""
 
     dataset: DatasetName = "mnist_5k"
     """mnist_5k and digits are included; mrsa-jax data prepare fetches mnist,
@@ -80,9 +81,12 @@ class DataConfig(Shown):
     directory: flags.Folder = None
     """Folder of the data set's files, for sets that are read from a folder. Default:
     the folder of prepared sets."""
-    normalise: bool = False
-    """Shift and scale each channel to mean 0 and deviation 1 over the training images.
-    """
+
+
+@dataclasses.dataclass(frozen=True)
+class DataSplit(DataSource):
+    """Data that the clients train on, and how they are split."""
+
     partition: PartitionName = "iid"
     """iid; shards (sorted by label, so one label per client); shards_with_shared (the
     same, plus a set that all clients share); dirichlet (by class); dirichlet_by_client.
@@ -102,7 +106,39 @@ class DataConfig(Shown):
 
 
 @dataclasses.dataclass(frozen=True)
-class TrainingConfig(Shown):
+class DataConfig(DataSplit):
+    """Data that the clients train on, and how they are split."""
+
+    normalise: bool = False
+    """Shift and scale each channel to mean 0 and deviation 1 over the training images.
+    """
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class LocalLength(Shown):
+    """Length of a client's training in a round."""
+
+    num_epochs: flags.Whole = 1
+    """Local epochs per round, E; must not be set with --local-steps."""
+    local_steps: Annotated[flags.Count, flags.Within(1, 2**31 - 1)] = None
+    """Local steps per round, E as in the first paper, instead of whole epochs: each is
+    over a minibatch drawn from the client's samples. Default: whole epochs."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class LocalSchedule(LocalLength):
+    """Length of a client's training in a round, and the decay of its learning rate."""
+
+    decay_rounds: Annotated[tuple[int, ...], flags.Within(1), flags.shown()] = ()
+    """Rounds after which the learning rate is multiplied by --decay-factor, skipped
+    ones counted, such as 400 800 in the papers' CIFAR runs. Default: it does not fall.
+    """
+    decay_factor: flags.AtMostOne = 0.4
+    """Factor of the learning rate after --decay-rounds."""
+
+
+@dataclasses.dataclass(frozen=True)
+class TrainingConfig(LocalSchedule):
     """Local training of clients, the server's step, and tests of the model."""
 
     model: ModelName = "lenet"
@@ -111,12 +147,6 @@ class TrainingConfig(Shown):
     smooth_lenet (Zhu et al.'s, for gradient inversion), or your own (--plugin)."""
     learning_rate: flags.Positive = 0.1
     """Step size of the clients' SGD."""
-    decay_rounds: Annotated[tuple[int, ...], flags.Within(1), flags.shown()] = ()
-    """Rounds after which the learning rate is multiplied by --decay-factor, skipped
-    ones counted, such as 400 800 in the papers' CIFAR runs. Default: it does not fall.
-    """
-    decay_factor: flags.AtMostOne = 0.4
-    """Factor of the learning rate after --decay-rounds."""
     momentum: flags.Share = 0.0
     """Momentum of the clients' SGD."""
     weight_decay: flags.NotNegative = 0.0
@@ -127,8 +157,6 @@ class TrainingConfig(Shown):
     FedAvg."""
     batch_size: flags.Whole = 10
     """Samples in a client's minibatch."""
-    num_epochs: flags.Whole = 1
-    """Local epochs per round, E."""
     precision: PrecisionName = "float32"
     """bfloat16 computes the clients' layers in half precision, tf32 their matrix
     products with NVIDIA's tensor cores; the weights stay float32."""
@@ -160,8 +188,8 @@ class ResourceConfig(Shown):
     CPU, at most 8; one device if `memory_gib` is set."""
 
 
-def validate_training(training: TrainingConfig) -> None:
-    """Check that the rounds after which the learning rate decays ascend.
+def validate_training(training: LocalSchedule) -> None:
+    """Check the rounds of the decay, and that epochs or steps are set but not both.
 
     Raises:
         ConfigurationError: Naming the first argument that breaks a rule.
@@ -176,3 +204,27 @@ def validate_training(training: TrainingConfig) -> None:
     rounds = training.decay_rounds
     ascending = all(a < b for a, b in itertools.pairwise(rounds))
     require(ascending, "decay_rounds", "must ascend", rounds)
+    local_length(training)
+
+
+def local_length(training: LocalLength) -> dict[str, Any]:
+    """Return the argument of `federated.local_sgd` for the length of a local training.
+
+    Args:
+        training: Settings of a training or an attack.
+
+    Raises:
+        ConfigurationError: If both are set.
+
+    Examples:
+        >>> local_length(TrainingConfig(local_steps=3))
+        {'num_steps': 3}
+        >>> local_length(TrainingConfig(local_steps=3, num_epochs=2))
+        Traceback (most recent call last):
+        ...
+        mrsa_jax.ConfigurationError: `num_epochs` must not be set with local_steps; ...
+    """
+    if training.local_steps is None:
+        return {"num_epochs": training.num_epochs}
+    check_unset(training, "must not be set with local_steps", "num_epochs")
+    return {"num_steps": training.local_steps}

@@ -52,6 +52,8 @@ VARIABLES = {
     ).items()
 }
 """The variables of `variables.toml`, by its tables and by name."""
+VARIABLES_OF_WEAK = VARIABLES["weak"] | VARIABLES["certified"]
+"""Bounds of weak T after each round, and where they are proven to meet."""
 DETAILS = VARIABLES["details"]
 """Variables that a sweep keeps if they are asked for by name."""
 

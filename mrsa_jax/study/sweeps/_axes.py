@@ -312,6 +312,8 @@ def sweep_of(content: Mapping[str, Any]) -> Sweep:
     good = isinstance(zips, list) and all(isinstance(one, dict) for one in zips)
     require(good, "zip", rule, zips)
     fields = _flat_fields(kind.settings, grid, "grid")
+    rule = "must not be an axis: all points of a sweep keep the same"
+    require("keep" not in fields, "grid.keep", rule)
     # a list of schemes in the base is an axis where a point has one scheme
     implied = {f: v for f, v in kind.implied_axes(rest).items() if f not in fields}
     axes = [

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from mrsa_jax._core.memory import memory_words
+from mrsa_jax.study.settings._config import WEAK_PRIVACY, weak_wish
 from mrsa_jax.study.stores._records import Index, Layout, Record
 from mrsa_jax.study.stores._runner import DETAILS, Machine, Runner
 from mrsa_jax.study.stores._sources import changes, changes_since
@@ -387,12 +388,13 @@ def plan_sweep(sweep: Sweep, machine: Machine | None = None) -> Plan:
     _check_possible(sweep, len(points), bad)
     configs = [point.config for point in points.values()]
     variables = runner.variables(configs, sweep.kept)
+    is_weak = weak_wish(sweep.kept) is not None and "weak_lower" in variables
     for name in sweep.keep or ():
         rule = f"must name what points of {sweep.kind.name} can have"
         require(
-            name in variables,
+            name in variables or (is_weak and name.startswith(WEAK_PRIVACY)),
             "keep",
-            f"{rule}: {', '.join(DETAILS)} of who took part",
+            f"{rule}: {', '.join(DETAILS)} of who took part, or {WEAK_PRIVACY}",
             name,
         )
     inner = runner.sizes(configs)

@@ -166,6 +166,16 @@ def shown(value: Any) -> str:
     return " ".join(map(str, value)) if isinstance(value, tuple) else str(value)
 
 
+def flag_of(name: str) -> str:
+    """Return the flag of a setting.
+
+    Examples:
+        >>> flag_of("num_clients")
+        '--num-clients'
+    """
+    return f"--{name.replace('_', '-')}"
+
+
 class Values:
     """The values of an item's settings, as attributes."""
 

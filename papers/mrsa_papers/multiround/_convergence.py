@@ -17,10 +17,13 @@ import numpy as np
 
 from mrsa_jax import selection
 from mrsa_jax.availability import independent
+from mrsa_jax.federated import (
+    convergence_bound,
+    quadratic_problem,
+    simulate_convergence,
+)
 from mrsa_papers.harness import Check, Context, Found, rows_to_frame, state
 from mrsa_papers.harness._figures import COLOURS, in_turn
-from mrsa_papers.multiround._bound import convergence_bound
-from mrsa_papers.multiround._quadratic import quadratic_problem, simulate_convergence
 
 if TYPE_CHECKING:
     from mrsa_papers.harness._figures import Axes, pd

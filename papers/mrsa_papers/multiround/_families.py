@@ -19,31 +19,6 @@ if TYPE_CHECKING:
     from mrsa_papers.harness._figures import Axes, pd
 
 
-def family_size_bound(num_clients: int, cohort_size: int, privacy_target: int) -> int:
-    """Bound the number of distinct cohorts of K that a scheme with privacy T can use.
-
-    Privacy T means that the distinct non-zero columns of the family's matrix occur T
-    times or more: D <= N/T groups of clients who only move together. A cohort is a set
-    of s groups that hold K clients; K >= s T, and the D - s others hold at most N - K
-    >= (D - s) T. Cohorts have equal weight, so none contains another, and by the
-    inequality of Lubell, Yamamoto and Meshalkin there are at most max over s of C(D,
-    s). With T dividing K and N this is C(N/T, K/T), the family of `batch_partitioning`:
-    no scheme offers more choice.
-
-    Source: Multi-RoundSecAgg, Appendix C. Its (29) counts only cohorts of E groups
-    each; rows may use different numbers of groups, hence the inequality
-    (docs/errata.md). Its step (ii) asks for E <= D/2; counting the groups left out too
-    makes the bound hold for every K.
-    """
-    n, k, t = num_clients, cohort_size, privacy_target
-    if n % t == 0 and k % t == 0:
-        return math.comb(n // t, k // t)
-    # most groups within a cohort, and most outside
-    inside, outside = k // t, (n - k) // t
-    sizes = ((chosen, min(outside, n // t - chosen)) for chosen in range(1, inside + 1))
-    return max(math.comb(chosen + others, chosen) for chosen, others in sizes)
-
-
 def family_sizes(context: Context) -> Found:
     """Return Table 1: how many cohorts each scheme can choose from."""
     checks, rows = [], []

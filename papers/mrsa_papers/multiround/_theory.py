@@ -180,26 +180,6 @@ def _shuffled_within(rng: np.random.Generator, n: int, size: int) -> np.ndarray:
     return np.roll(groups, 1 + int(rng.integers(size - 1)), axis=1).ravel()
 
 
-def full_rank_probability_bound(num_clients: int, cohort_size: int) -> float:
-    """Return Theorem 3's lower bound on the chance that N rounds reveal every client.
-
-    That is, that the N x N participation matrix is invertible, when each client joins
-    each round by itself with chance t = K/N: 1 - 2 N (1 - t)^N - N (N - 1) (t^2 + (1 -
-    t)^2)^N, eq. (32) with o(1) = 0 (Jain, Sah, Sawhney 2020). Its terms are the chances
-    of a zero row or column, and of two equal ones; it is asymptotic, but within one
-    standard error of simulations for the paper's sizes (docs/errata.md). Eq. (31), of K
-    clients drawn uniformly, has a constant without a value.
-
-    Returns:
-        The bound in [0, 1]; 0 where the formula is negative and says nothing.
-    """
-    n, t = num_clients, cohort_size / num_clients
-    # by logarithms: powers of numbers near 1 keep their digits
-    zero = 0.0 if t == 1 else 2.0 * n * math.exp(n * math.log1p(-t))
-    equal = n * (n - 1) * math.exp(n * math.log(t * t + (1.0 - t) ** 2))
-    return max(0.0, 1.0 - zero - equal)
-
-
 def full_rank(context: Context) -> Found:
     """Return Theorem 3.
 
@@ -211,7 +191,7 @@ def full_rank(context: Context) -> Found:
     jobs = itertools.product(sizes, ("iid", "K-uniform"))
     for (n, k), kind in context.steps("Theorem 3: full rank", jobs):
         first = _rounds_to_full_rank(context.seed, n, k, kind, draws)
-        bound = full_rank_probability_bound(n, k) if kind == "iid" else math.nan
+        bound = selection.full_rank_bound(n, k) if kind == "iid" else math.nan
         rows += [
             {
                 "N": n,

@@ -304,3 +304,37 @@ def test_no_log(tmp_path: pathlib.Path) -> None:
         study.advise(log=str(tmp_path / "empty.csv"))
     with pytest.raises(DataNotFoundError):
         study.advise(log=str(tmp_path))
+
+
+def test_weights_of_a_log_lower_what_blocks_hide(tmp_path: pathlib.Path) -> None:
+    path = tmp_path / "log.csv"
+    weights = [8, 1, 2, 8, 1, 2, 8, 2]
+    rows = ["round,client,weight"]
+    for number in range(6):
+        members = range(8) if number % 2 else range(4)
+        rows += [f"{number},c{client},{weights[client]}" for client in members]
+    path.write_text("\n".join(rows) + "\n", encoding="utf-8")
+    columns = {"weight_column": "weight", "num_clients": 8, "cohort_size": 4}
+    found = study.advise(log=str(path), trials=0, want_hidden=2.0, **columns)
+    assert found.chosen is not None
+    assert found.chosen.strong_privacy == 2
+    words = " ".join(found.sentences)
+    # the heaviest with the lightest: (64 + 1) / 64
+    assert "heaviest client among 1.02 in the worst division" in words
+    # 8 8 | 8 2 | 2 2 | 1 1: (64 + 4) / 64
+    assert "the worst client is hidden among 1.06" in words
+    content = json.loads(json.dumps(found.to_dict()))["measured"]
+    assert content["has_weights"] is True
+    assert "weights" not in content
+    # weights that change keep no T
+    path.write_text(
+        "\n".join(rows).replace("5,c0,8", "5,c0,7") + "\n", encoding="utf-8"
+    )
+    found = study.advise(log=str(path), trials=0, want_hidden=2.0, **columns)
+    assert "change their weights between sums" in " ".join(found.sentences)
+    # equal weights are none
+    path.write_text(
+        "round,client,weight\n0,a,5\n0,b,5\n1,a,5\n1,b,5\n", encoding="utf-8"
+    )
+    found = study.advise(log=str(path), trials=0, weight_column="weight")
+    assert "weights in the log" not in " ".join(found.sentences)

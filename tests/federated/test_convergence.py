@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import math
-from functools import partial
+from collections.abc import Iterator
+from fractions import Fraction
 from typing import Any
 
 import jax
@@ -22,6 +24,14 @@ from mrsa_jax._core.streams import (
     trial_key,
 )
 from mrsa_jax.availability import independent
+from mrsa_jax.federated import (
+    ConvexConstants,
+    convergence_bound,
+    quadratic_problem,
+    rounds_to_reach,
+    simulate_convergence,
+)
+from mrsa_jax.federated._convergence import _binomial_law
 from mrsa_jax.selection import (
     batch_partitioning,
     enumerate_family,
@@ -29,12 +39,7 @@ from mrsa_jax.selection import (
     rollout_trials,
     uniform,
 )
-from mrsa_papers.multiround._bound import (
-    ConvexConstants,
-    _binomial_law,
-    convergence_bound,
-)
-from mrsa_papers.multiround._quadratic import quadratic_problem, simulate_convergence
+from mrsa_watch._base.errors import ConfigurationError
 
 ONES = {
     "smoothness": 1.0,
@@ -43,7 +48,10 @@ ONES = {
     "gradient_bound": 1.0,
     "squared_distance": 1.0,
 }
-UNIT = partial(ConvexConstants, **ONES)
+
+
+def unit_constants(**changes: Any) -> ConvexConstants:
+    return ConvexConstants(**ONES | changes)
 
 
 @pytest.mark.parametrize(
@@ -51,7 +59,9 @@ UNIT = partial(ConvexConstants, **ONES)
     [(12.0, 0.0617293646), (6.0, 0.1158779301), (1.2, 0.3885318833)],
 )
 def test_published_sanity_values(cardinality: float, printed: float) -> None:
-    value = convergence_bound(120, 12, 1, 100, cardinality, UNIT(), form="printed")
+    value = convergence_bound(
+        120, 12, 1, 100, cardinality, unit_constants(), form="printed"
+    )
     assert value == pytest.approx(printed, abs=5e-11)
 
 
@@ -63,21 +73,21 @@ def test_printed_takes_jensen_the_wrong_way() -> None:
     rates = (2.0 * alpha_beta + 4.0) / (8.0 + executed - 1.0)
     exact = stats.binom(100, 0.1).pmf(executed) @ rates
     assert exact == pytest.approx(0.4012, abs=5e-5)
-    assert convergence_bound(120, 12, 1, 100, 1.2, UNIT()) == pytest.approx(
+    assert convergence_bound(120, 12, 1, 100, 1.2, unit_constants()) == pytest.approx(
         exact, rel=1e-12
     )
     # No round is skipped: both forms agree. Every round is: the start's bound remains.
     both = [
-        convergence_bound(120, 12, 1, 100, 12.0, UNIT(), form=f)
+        convergence_bound(120, 12, 1, 100, 12.0, unit_constants(), form=f)
         for f in ("printed", "corrected")
     ]
     assert both[0] == both[1]
-    assert convergence_bound(120, 12, 1, 100, 0.0, UNIT()) == pytest.approx(
+    assert convergence_bound(120, 12, 1, 100, 0.0, unit_constants()) == pytest.approx(
         rates[0], rel=1e-14
     )
     for c in (0.5, 3.0, 9.0):
         printed, right = (
-            convergence_bound(120, 12, 1, 50, c, UNIT(), form=f)
+            convergence_bound(120, 12, 1, 50, c, unit_constants(), form=f)
             for f in ("printed", "corrected")
         )
         assert printed < right
@@ -123,7 +133,7 @@ def test_everybody_draws_without_variance() -> None:
     """K = N (also T = N): beta is 0 in both forms."""
     for t in (1, 3, 6):
         for form in ("printed", "corrected"):
-            value = convergence_bound(6, 6, t, 10, 6.0, UNIT(), form=form)
+            value = convergence_bound(6, 6, t, 10, 6.0, unit_constants(), form=form)
             assert value == pytest.approx((2.0 + 4.0) / 17.0, rel=1e-14)
 
 
@@ -337,3 +347,160 @@ def test_new_numbers_compile_nothing_new(compilations: Any) -> None:
         )
     assert compiled == []
     assert jax.tree.structure(other) == jax.tree.structure(quadratic_problem(0, 4, 2))
+
+
+def as_fraction(value: Any) -> Fraction:
+    return Fraction(value)  # floats are exact rationals
+
+
+def rational_bound(
+    sizes: tuple[int, int, int],
+    rounds: int,
+    cardinality: float,
+    constants: ConvexConstants,
+    steps: int,
+    form: str,
+) -> Fraction:
+    """Return (8), as printed or corrected, from the paper's text in rationals."""
+    n, k, t = sizes
+    rho, mu, variance, g, distance = map(
+        as_fraction, dataclasses.astuple(constants)[:5]
+    )
+    minima = list(map(as_fraction, constants.client_minima))
+    minima = minima * n if len(minima) == 1 else minima
+    is_printed = form == "printed"
+    gamma_letter = as_fraction(constants.minimum) - sum(minima) / (
+        1 if is_printed else n
+    )
+    alpha = variance + 6 * rho * gamma_letter + 8 * (steps - 1) ** 2 * g**2
+    if n == k:
+        beta = Fraction(0)
+    elif is_printed:
+        beta = 4 * (n - k) * steps**2 * g**2 / Fraction(k * (n - 1))
+    else:
+        beta = 4 * t * (n - k) * steps**2 * g**2 / Fraction(k * (n - t))
+    gamma = max(8 * rho / mu, Fraction(steps))
+    scale = 2 * (alpha + beta) / mu**2 + gamma / 2 * distance
+    share = as_fraction(cardinality) / k
+
+    def value(iterations: Fraction) -> Fraction:
+        return rho * scale / (gamma + iterations - 1)
+
+    if is_printed:
+        return value(share * steps * rounds)
+    return sum(
+        math.comb(rounds, x)
+        * share**x
+        * (1 - share) ** (rounds - x)
+        * value(Fraction(steps * x))
+        for x in range(rounds + 1)
+    )
+
+
+def random_settings(count: int) -> Iterator[tuple[Any, ...]]:
+    rng = np.random.default_rng(56)
+    for number in range(count):
+        t = int(rng.integers(1, 5))
+        k = t * int(rng.integers(1, 4))
+        n = k + t * int(rng.integers(0, 5))
+        mu = float(rng.uniform(0.1, 2.0))
+        is_each = number % 2 == 0
+        minima = rng.normal(size=n if is_each else 1)
+        constants = ConvexConstants(
+            mu * float(rng.uniform(1.0, 8.0)),
+            mu,
+            *rng.uniform(0.0, 3.0, 3).tolist(),
+            minimum=float(minima.mean() + rng.uniform(0.0, 1.0)),
+            client_minima=tuple(minima.tolist()),
+        )
+        steps = (1, 3, 8, int(rng.integers(1, 40)))[number % 4]
+        cardinality = float(rng.uniform(0.0, k)) if number % 5 else float(k)
+        yield (n, k, t), int(rng.integers(1, 60)), cardinality, constants, steps
+
+
+def test_both_forms_at_80_random_settings_in_rationals() -> None:
+    for sizes, rounds, cardinality, constants, steps in random_settings(80):
+        for form in ("printed", "corrected"):
+            exact = rational_bound(sizes, rounds, cardinality, constants, steps, form)
+            value = convergence_bound(
+                *sizes, rounds, cardinality, constants, local_steps=steps, form=form
+            )
+            assert value == pytest.approx(float(exact), rel=1e-11, abs=1e-12)
+
+
+def test_rounds_are_the_fewest_by_search() -> None:
+    for sizes, rounds, cardinality, constants, steps in random_settings(40):
+        if cardinality < 0.1:
+            continue
+        words = {"local_steps": steps}
+        bounds = [
+            convergence_bound(*sizes, j, cardinality, constants, **words)
+            for j in range(1, rounds + 1)
+        ]
+        assert all(np.diff(bounds) <= 1e-12 * np.abs(bounds[1:]))
+        for gap in (bounds[-1] * 1.0001, (bounds[0] + bounds[-1]) / 2):
+            if gap <= 0:
+                continue
+            found = rounds_to_reach(gap, *sizes, cardinality, constants, **words)
+            assert found == 1 + next(j for j, b in enumerate(bounds) if b <= gap)
+
+
+def test_rounds_by_the_printed_form_are_inversely_as_c() -> None:
+    unit = unit_constants(squared_distance=2.0)
+    for c in (12.0, 6.0, 1.5):
+        gap = convergence_bound(120, 12, 1, 1200, 12.0, unit, form="printed")
+        found = rounds_to_reach(gap * (1 + 1e-12), 120, 12, 6, c, unit, form="printed")
+        assert found == round(1200 * 12.0 / c)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"num_rounds": 0}, "num_rounds"),
+        ({"cardinality": 4.5}, "cardinality"),
+        ({"cardinality": math.nan}, "cardinality"),
+        ({"local_steps": 0}, "local_steps"),
+        ({"privacy_target": 3}, "multiple"),
+    ],
+)
+def test_wrong_arguments_are_refused(changes: dict[str, Any], message: str) -> None:
+    good: dict[str, Any] = {
+        "num_clients": 8,
+        "cohort_size": 4,
+        "privacy_target": 2,
+        "num_rounds": 5,
+        "cardinality": 2.0,
+        "constants": unit_constants(),
+    }
+    with pytest.raises(ConfigurationError, match=message):
+        convergence_bound(**good | changes)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("smoothness", 0.0),
+        ("strong_convexity", 2.0),
+        ("strong_convexity", 0.0),
+        ("gradient_variance", -1.0),
+        ("gradient_bound", math.inf),
+        ("squared_distance", math.nan),
+        ("minimum", math.nan),
+        ("minimum", -0.1),  # a least mean is no less than the mean of the least
+        ("client_minima", ()),
+        ("client_minima", (0.0, math.nan)),
+    ],
+)
+def test_wrong_constants_are_refused(name: str, value: Any) -> None:
+    with pytest.raises(ConfigurationError, match=f"`{name}` must"):
+        ConvexConstants(**ONES | {name: value})
+
+
+def test_what_no_round_reaches_is_refused() -> None:
+    with pytest.raises(ConfigurationError, match="`cardinality` must be positive"):
+        rounds_to_reach(0.1, 8, 4, 2, 0.0, unit_constants())
+    with pytest.raises(ConfigurationError, match="within 10,000,000 rounds"):
+        rounds_to_reach(1e-9, 8, 4, 2, 4.0, unit_constants(), form="printed")
+    two = unit_constants(client_minima=(0.0, -1.0))
+    with pytest.raises(ConfigurationError, match="`client_minima` must"):
+        convergence_bound(8, 4, 2, 5, 2.0, two)

@@ -30,9 +30,13 @@ from mrsa_jax._core.streams import (
     round_key,
     trial_key,
 )
+from mrsa_jax._core.traced import needs_values
 from mrsa_jax.availability import Availability
+from mrsa_jax.federated._convergence import ConvexConstants
 from mrsa_jax.selection import Selector, rollout_trials
-from mrsa_papers.multiround._bound import ConvexConstants
+from mrsa_watch._base.errors import check_integer, check_number, check_size, require
+
+_MOST_SAMPLES = 2**16  # below which the modulus of a 32-bit word is almost uniform
 
 
 @jax.tree_util.register_dataclass
@@ -40,7 +44,7 @@ from mrsa_papers.multiround._bound import ConvexConstants
 class QuadraticProblem:
     """Clients with quadratic losses on their own samples.
 
-    Build it with `quadratic_problem`.
+    Build a random one with `quadratic_problem`, or give your own arrays to `of`.
     L_i(x) = mean over samples c of client i of (x - c)' H_i (x - c) / 2, H_i diagonal;
     L(x) = mean of L_i(x). A stochastic gradient is that of one sample, H_i (x - c).
 
@@ -51,6 +55,36 @@ class QuadraticProblem:
 
     curvatures: Array
     samples: Array
+
+    @classmethod
+    @needs_values
+    def of(cls, curvatures: Any, samples: Any) -> QuadraticProblem:
+        """Return the problem of your own arrays.
+
+        Args:
+            curvatures: [N, d], the diagonals of H_i, positive.
+            samples: [N, M, d], from 1 to 2^16 samples per client.
+
+        Raises:
+            ConfigurationError: If shapes do not fit, or a value is not finite or a
+                curvature not positive.
+
+        Examples:
+            >>> import mrsa_jax as mj
+            >>> problem = mj.federated.QuadraticProblem.of([[1.0]], [[[0.0], [2.0]]])
+            >>> problem.optimum.tolist(), problem.constants().gradient_variance
+            ([1.0], 1.0)
+        """
+        h, c = (np.asarray(values, np.float32) for values in (curvatures, samples))
+        rule = "must be finite numbers [clients, dim]"
+        good = h.ndim == 2 and h.size > 0 and bool(np.isfinite(h).all())
+        require(good, "curvatures", rule, f"shape {h.shape}")
+        require(bool((h > 0).all()), "curvatures", "must be positive", float(h.min()))
+        rule = "must be finite numbers [clients, samples, dim] that fit `curvatures`"
+        good = c.ndim == 3 and 0 < c.shape[1] <= _MOST_SAMPLES
+        good = good and (len(c), c.shape[-1]) == h.shape and bool(np.isfinite(c).all())
+        require(good, "samples", rule, f"shape {c.shape}")
+        return cls(on_device(h), on_device(c))
 
     @property
     def optimum(self) -> np.ndarray:
@@ -79,9 +113,9 @@ class QuadraticProblem:
     ) -> ConvexConstants:
         """Return the constants of Theorem 2 for training from `initial` (default 0).
 
-        All are exact but G: with step sizes up to 1/rho no coordinate leaves the range
-        of the samples and the start, and G^2 is the largest mean squared gradient in
-        that box.
+        All are exact except G: with step sizes up to 1/rho no coordinate leaves the
+        range of the samples and the start, and G^2 is the largest mean squared gradient
+        in that box.
         """
         h, c = _as_float64(self.curvatures, self.samples)
         start = _start(initial, c.shape[-1]).astype(np.float64)
@@ -108,6 +142,7 @@ class QuadraticProblem:
         )
 
 
+@needs_values
 def quadratic_problem(
     seed: int | Key[Array, ""],
     num_clients: int,
@@ -125,7 +160,7 @@ def quadratic_problem(
         seed: Integer or key.
         num_clients: N >= 1.
         dim: d >= 1.
-        num_samples: M >= 1 samples a client, at most 2^16.
+        num_samples: M >= 1 samples per client, at most 2^16.
         curvature: (least, largest) diagonal entry of H_i, 0 < least <= largest; uniform
             between.
         spread: Standard deviation of the clients' centres, >= 0: how unlike clients
@@ -137,11 +172,26 @@ def quadratic_problem(
     Returns:
         The problem.
 
+    Raises:
+        ConfigurationError: If an argument is out of range.
+
     Examples:
-        >>> problem = quadratic_problem(0, num_clients=6, dim=2)
+        >>> import mrsa_jax as mj
+        >>> problem = mj.federated.quadratic_problem(0, num_clients=6, dim=2)
         >>> problem.loss(problem.optimum) == problem.constants().minimum
         True
     """
+    check_size(num_clients, "num_clients")
+    check_size(dim, "dim")
+    check_integer(num_samples, "num_samples", 1, _MOST_SAMPLES)
+    check_size(block_size, "block_size")
+    rule = "must be a multiple of `block_size`"
+    require(num_clients % block_size == 0, "num_clients", rule, num_clients, block_size)
+    rule = "must be two numbers, 0 < least <= largest"
+    is_pair = isinstance(curvature, tuple) and len(curvature) == 2
+    require(is_pair and 0 < curvature[0] <= curvature[1], "curvature", rule, curvature)
+    for name, scale in (("spread", spread), ("noise", noise)):
+        check_number(scale, name, "must be 0 or more", 0.0)
     keys = jax.random.split(fold(as_key(seed), int(Stream.PARTITION)), 3)
     blocks = (num_clients // block_size, dim)
     least, most = map(np.float32, curvature)
@@ -160,7 +210,7 @@ def quadratic_problem(
         noise
     )
     curvatures = np.repeat(np.clip(h, least, most), block_size, axis=0)
-    return QuadraticProblem(on_device(curvatures), on_device(samples))
+    return QuadraticProblem.of(curvatures, samples)
 
 
 def simulate_convergence(
@@ -197,14 +247,17 @@ def simulate_convergence(
         float32[B, J + 1].
 
     Raises:
-        ConfigurationError: As `rollout_trials`.
+        ConfigurationError: As `selection.rollout_trials`; or if the problem has not as
+            many clients as the selector, or `local_steps` or `initial` does not fit.
 
     Examples:
         >>> import mrsa_jax as mj
-        >>> one_optimum = quadratic_problem(0, 4, 2, noise=0.0, spread=0.0)
+        >>> one_optimum = mj.federated.quadratic_problem(
+        ...     0, 4, 2, noise=0.0, spread=0.0
+        ... )
         >>> uniform = mj.selection.uniform(4, 2)
         >>> online = mj.availability.independent(0.5)
-        >>> gaps = simulate_convergence(
+        >>> gaps = mj.federated.simulate_convergence(
         ...     0, one_optimum, uniform, online, 30, 3, initial=[1.0, -1.0]
         ... )
         >>> bool((gaps[:, 0] > 0).all() and (gaps[:, 1:] <= gaps[:, :-1]).all())
@@ -212,9 +265,15 @@ def simulate_convergence(
 
     Cost: N d E a round and trial: all clients' steps are taken, the cohort's kept.
     """
+    is_problem = isinstance(problem, QuadraticProblem)
+    require(is_problem, "problem", "must be a QuadraticProblem", problem)
+    clients = len(problem.curvatures)
+    rule = "must have as many clients as the selector"
+    require(selector.num_clients == clients, "problem", rule, clients)
+    steps = check_integer(local_steps, "local_steps", 1)
     history = rollout_trials(seed, selector, availability, num_rounds, num_trials)
     start = on_device(_start(initial, problem.samples.shape[-1]))
-    return _train_trials(as_key(seed), problem, history, start, local_steps)
+    return _train_trials(as_key(seed), problem, history, start, steps)
 
 
 class _Model(NamedTuple):
@@ -282,4 +341,7 @@ def _as_float64(*arrays: Array) -> tuple[np.ndarray, ...]:
 
 def _start(initial: ArrayLike | Sequence[float | int] | None, dim: int) -> np.ndarray:
     """Return x(0) as float32[d], zeros if None."""
-    return np.asarray(np.zeros(dim) if initial is None else initial, np.float32)
+    start = np.asarray(np.zeros(dim) if initial is None else initial, np.float32)
+    good = start.shape == (dim,) and bool(np.isfinite(start).all())
+    require(good, "initial", f"must be {dim} finite numbers", f"shape {start.shape}")
+    return start

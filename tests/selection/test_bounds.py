@@ -11,15 +11,15 @@ from collections import Counter
 
 import numpy as np
 import pytest
-from inside import inside
 from scipy import stats
 
 import mrsa_jax as mj
-from mrsa_jax.selection import enumerate_family, family_size
-
-family_size_bound = inside("multiround.table1").family_size_bound
-full_rank_probability_bound = inside("multiround.theorem3").full_rank_probability_bound
-
+from mrsa_jax.selection import (
+    enumerate_family,
+    family_size,
+    family_size_bound,
+    full_rank_bound,
+)
 
 # By another program: (N, K) -> eq. (32) with o(1) = 0
 THEOREM_3 = {
@@ -36,16 +36,16 @@ THEOREM_3 = {
 @pytest.mark.parametrize("sizes", THEOREM_3, ids=str)
 def test_theorem_3(sizes: tuple[int, int]) -> None:
     digits = len(str(THEOREM_3[sizes])) - 2
-    assert full_rank_probability_bound(*sizes) == pytest.approx(
+    assert full_rank_bound(*sizes) == pytest.approx(
         THEOREM_3[sizes], abs=0.51 * 10.0**-digits
     )
 
 
 def test_probability_at_the_edges() -> None:
-    assert full_rank_probability_bound(2, 1) == 0.0  # the formula is negative
-    assert full_rank_probability_bound(1, 1) == 1.0
-    assert full_rank_probability_bound(50, 50) == 0.0  # all rows equal
-    values = [full_rank_probability_bound(n, n // 10) for n in (60, 80, 120, 200)]
+    assert full_rank_bound(2, 1) == 0.0  # the formula is negative
+    assert full_rank_bound(1, 1) == 1.0
+    assert full_rank_bound(50, 50) == 0.0  # all rows equal
+    values = [full_rank_bound(n, n // 10) for n in (60, 80, 120, 200)]
     assert values == sorted(values)
 
 
@@ -57,7 +57,7 @@ def test_probability_against_simulated_histories(n: int, k: int) -> None:
         5, mj.selection.bernoulli(n, k / n), mj.availability.independent(0.0), n, draws
     )
     ranks = np.linalg.matrix_rank(np.asarray(histories, np.float64))
-    bound = full_rank_probability_bound(n, k)
+    bound = full_rank_bound(n, k)
     assert (ranks == n).sum() >= stats.binom.ppf(1e-6, draws, bound)
     assert (ranks == n).sum() <= stats.binom.isf(1e-6, draws, min(1.0, bound + 0.08))
 
