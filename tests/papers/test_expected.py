@@ -68,7 +68,8 @@ def _of_table(name: str) -> Callable[[Patch], tuple[Check, ...]]:
             ]
 
         patch.setattr(training, "_train", train)
-        return getattr(accuracy, name)(_context()).checks  # type: ignore[no-any-return]
+        values = values_of_item(f"multiround.{name}")
+        return getattr(accuracy, name)(_context(), values).checks  # type: ignore[no-any-return]
 
     return checks
 

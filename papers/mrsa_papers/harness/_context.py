@@ -23,6 +23,7 @@ from mrsa_jax.selection import Selector
 from mrsa_jax.study import Progress
 from mrsa_jax.study._progress import Silent
 from mrsa_jax.study.runs import _build
+from mrsa_jax.study.settings._config import AssignmentName
 from mrsa_watch._base.errors import ConfigurationError, check_count, nearest
 
 if TYPE_CHECKING:
@@ -31,6 +32,9 @@ if TYPE_CHECKING:
 
 RATES = (0.1, 0.2, 0.3, 0.4, 0.5)
 """Dropout rates of the paper's clients."""
+
+TARGETS = (6, 4, 3)
+"""T of the paper's three schemes with blocks."""
 
 _Job = TypeVar("_Job")
 _Result = TypeVar("_Result")
@@ -70,12 +74,19 @@ class Context:
                 f"`dataset` must be a known data set; got {self.dataset!r}; {choice}"
             )
 
-    def online(self, num_clients: int = 120) -> Availability:
-        """Return the availability of the paper's clients.
+    def online(
+        self,
+        num_clients: int = 120,
+        dropout_rates: tuple[float, ...] = RATES,
+        assignment: AssignmentName = "shuffled",
+    ) -> Availability:
+        """Return the availability of clients, by default the paper's.
 
-        Independent dropouts at rates of .1 to .5, shuffled by the seed.
+        Independent dropouts; the seed shuffles the rates over the clients.
         """
-        population = study.PopulationConfig(num_clients=num_clients)
+        population = study.PopulationConfig(
+            num_clients=num_clients, dropout_rates=dropout_rates, assignment=assignment
+        )
         return independent(_build.build_rates(self.seed, population))
 
     @functools.cached_property
@@ -113,9 +124,15 @@ class Context:
             self.progress.update(done, len(every))
 
 
-def schemes_for(num_clients: int = 120, cohort_size: int = 12) -> dict[str, Selector]:
-    """Return the paper's six selectors for a population, by label."""
-    schemes = [study.parse_scheme(text) for text in study.SimulateConfig().schemes]
+def schemes_for(
+    num_clients: int = 120,
+    cohort_size: int = 12,
+    privacy_targets: Iterable[int] = TARGETS,
+) -> dict[str, Selector]:
+    """Return selectors for a population by label, by default the paper's six."""
+    blocks = [f"batch_partitioning:{target}" for target in privacy_targets]
+    words = ("uniform", "weighted", "partition", *blocks)
+    schemes = [study.parse_scheme(text) for text in words]
     return {scheme.label: scheme.build(num_clients, cohort_size) for scheme in schemes}
 
 

@@ -157,7 +157,7 @@ class Plan:
             every=self.before,
             batch=self.batch,
             samples=self.samples,
-            rate=self.rate,
+            rates=(self.rate,),
             decays=self.decays,
             num_clients=self.num_clients,
             cohort_size=self.cohort_size,
