@@ -44,6 +44,7 @@ from mrsa_papers.harness import (
 from mrsa_papers.harness._figures import Draw, labelled
 from mrsa_papers.harness._items import VERDICTS, at_other_settings, on_other_data
 from mrsa_papers.harness._settings import values_of
+from mrsa_papers.harness._trainings import Trainings
 from mrsa_watch._base.errors import DataNotFoundError, StoreError, require, writing
 
 # What is left is estimated from what each item usually takes, scaled by how this
@@ -404,8 +405,13 @@ def run_and_save(
     # misuse is answered before anything is loaded, made or written
     targets = check_targets(config.targets)
     _check_dataset(config, targets)
+    trainings = Trainings(config.out / "items" / "trainings", is_new=config.overwrite)
     context = Context(
-        config.seed, config.fast, dataset=config.dataset, directory=config.directory
+        config.seed,
+        config.fast,
+        dataset=config.dataset,
+        directory=config.directory,
+        trainings=trainings,
     )
     folder.check_folder(config.out)
     configs = {target: item_config(config, target) for target in targets}
@@ -442,6 +448,7 @@ def run_and_save(
             # the item that could not be written is shown at least
             show_all(SavedReproduction(config, (*done, made)))
             raise
+    trainings.clear()
     others = folder.other_items(config.out, targets)
     saved = SavedReproduction(config, tuple(done), tuple(others))
     show_all(saved)

@@ -24,6 +24,7 @@ from mrsa_jax.study import Progress
 from mrsa_jax.study._progress import Silent
 from mrsa_jax.study.runs import _build
 from mrsa_jax.study.settings._config import AssignmentName
+from mrsa_papers.harness._trainings import Trainings
 from mrsa_watch._base.errors import ConfigurationError, check_count, nearest
 
 if TYPE_CHECKING:
@@ -50,6 +51,7 @@ class Context:
         progress: Receives how far it is.
         dataset: What is trained on.
         directory: Folder of the data set, where it needs one.
+        trainings: Where trainings are kept until their items are written, or None.
 
     Raises:
         ConfigurationError: For an unknown data set (naming the nearest), or a seed out
@@ -65,6 +67,7 @@ class Context:
     progress: Progress = dataclasses.field(default_factory=Silent)
     dataset: str = "mnist_5k"
     directory: str | os.PathLike[str] | None = None
+    trainings: Trainings | None = None
 
     def __post_init__(self) -> None:
         check_count(self.seed, "seed", "must be an integer in [0, 2**32)", 0, 2**32 - 1)
@@ -212,6 +215,18 @@ class Experiment:
         dealt = self.clients(seed) if clients is None else clients
         return self.train_seeds([seed], [history], aggregator, [dealt])[0]
 
+    def _parts(self, trainings: Sequence[federated.Training]) -> Iterator[Any]:
+        """Go through all that the results of trainings depend on but their keys."""
+        images = self.context.images
+        yield (repr(self.model), self.every, images.test_inputs, images.test_labels)
+        for training in trainings:
+            dealt, rounds = training.client_data, len(training.history.cohorts)
+            yield (dealt.inputs, dealt.labels, dealt.indices, dealt.sizes)
+            yield (training.history, training.trainer, training.aggregator)
+            # a schedule is a function: its values are what counts
+            if self.schedule is not None:
+                yield np.asarray([self.schedule(index) for index in range(rounds)])
+
     def train_seeds(
         self,
         seeds: Sequence[int],
@@ -245,11 +260,16 @@ class Experiment:
             )
             for dealt, history in zip(clients, histories, strict=True)
         ]
+        keys = [self.context.key(seed) for seed in seeds]
+        kept = self.context.trainings
         results = federated.train_many(
-            [self.context.key(seed) for seed in seeds],
+            keys,
             trainings,
             mesh=self.mesh,
             progress=progress,
+            checkpoints=None
+            if kept is None
+            else kept.of(keys, *self._parts(trainings)),
         )
         jax.block_until_ready([result.parameters for result in results])
         return results
