@@ -13,7 +13,7 @@ from inside import inside
 import mrsa_jax as mj
 from mrsa_jax import federated
 from mrsa_jax.study._progress import Silent
-from mrsa_papers import ReproduceConfig, run_and_save
+from mrsa_papers import ReproduceConfig, _driver, run_and_save
 from mrsa_papers._config import with_settings
 from mrsa_papers.harness import Context
 from mrsa_papers.harness._trainings import Trainings
@@ -175,3 +175,31 @@ def test_a_damaged_training_is_named_and_not_used(
     state.write_bytes(state.read_bytes()[:-9])
     with pytest.raises(mj.MrsaError, match="damaged"):
         _name(tmp_path)
+
+
+def test_the_time_that_is_left_is_timed_after_the_first_rounds(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Of 3 trainings of 100 rounds, at 2 s per round and 30 s to compile."""
+    clock = [0.0]
+    monkeypatch.setattr(_driver.time, "perf_counter", lambda: clock[0])
+    target = ("multiround", "table5")
+    overall = _driver.Overall(Silent(), {target: 60.0})
+    context = Context(progress=overall)
+    overall.begin(target)
+    context.expect(300)
+    # nothing is timed yet: the catalogue's
+    assert overall.seconds_left() == 60.0
+    for training_number in range(3):
+        tell = context.counted()
+        clock[0] += 30.0
+        tell(1, 100)
+        for done in range(2, 101):
+            clock[0] += 2.0
+            tell(done, 100)
+            if done == 3:
+                assert overall.seconds_left() == 2.0 * (297 - 100 * training_number)
+    assert overall.seconds_left() == 0.0
+    # the next item begins without what this one has measured
+    overall.begin(target)
+    assert overall.seconds_left() > 0.0

@@ -10,7 +10,7 @@ import dataclasses
 import functools
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, runtime_checkable
 
 import jax
 import numpy as np
@@ -36,6 +36,20 @@ RATES = (0.1, 0.2, 0.3, 0.4, 0.5)
 
 TARGETS = (6, 4, 3)
 """T of the paper's three schemes with blocks."""
+
+
+@runtime_checkable
+class Rounds(Protocol):
+    """Receives how many rounds are trained, if a `Progress` has these methods."""
+
+    def expect(self, rounds: int) -> None:
+        """Take the number of rounds that an item will train, more or less."""
+        ...
+
+    def trained(self, rounds: int, *, is_first: bool) -> None:
+        """Take rounds that were trained; the first of a training compile, too."""
+        ...
+
 
 _Job = TypeVar("_Job")
 _Result = TypeVar("_Result")
@@ -117,6 +131,27 @@ class Context:
     def key(self, trial: int) -> Key[Array, ""]:
         """Return the key of a trial, 0 and up: of all that is paired by it."""
         return trial_key(as_key(self.seed), trial)
+
+    def expect(self, rounds: int) -> None:
+        """Say how many rounds the item will train, more or less."""
+        if isinstance(self.progress, Rounds):
+            self.progress.expect(rounds)
+
+    def counted(
+        self, progress: Callable[[int, int], None] | None = None
+    ) -> Callable[[int, int], None]:
+        """Return a training's `progress` that counts its rounds as well."""
+        before = 0
+
+        def tell(done: int, total: int) -> None:
+            nonlocal before
+            if isinstance(self.progress, Rounds):
+                self.progress.trained(done - before, is_first=before == 0)
+            before = done
+            if progress is not None:
+                progress(done, total)
+
+        return tell
 
     def steps(self, stage: str, jobs: Iterable[_Job]) -> Iterator[_Job]:
         """Go through the jobs of a stage, saying after each how many are done."""
@@ -266,7 +301,7 @@ class Experiment:
             keys,
             trainings,
             mesh=self.mesh,
-            progress=progress,
+            progress=self.context.counted(progress),
             checkpoints=None
             if kept is None
             else kept.of(keys, *self._parts(trainings)),

@@ -195,6 +195,7 @@ def _setting(
 def _frames(context: Context, settings: Sequence[Setting], seeds: int) -> pd.DataFrame:
     import pandas as pd
 
+    context.expect(training.rounds_to_train(settings, seeds))
     return pd.concat(
         [training.curves(context, s, seeds) for s in settings], ignore_index=True
     )

@@ -205,6 +205,8 @@ def _solved(
         start: Any = None
         # targets change fastest: all windows of a seed and a speed come in a row
         jobs = itertools.product(range(plan.seeds), plan.speeds, plan.targets)
+        windows = len(plan.speeds) * len(plan.targets) * plan.lengths[-1]
+        context.expect(plan.seeds * (plan.before + windows))
         stage = f"{name}: windows of {plan.lengths[-1]} rounds"
         for trial, speed, target in context.steps(stage, jobs):
             # all windows of a seed start from one training

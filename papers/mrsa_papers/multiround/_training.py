@@ -193,6 +193,20 @@ def curves(context: Context, setting: Setting, seeds: int) -> pd.DataFrame:
     return context.once(("curves", seeds, setting), made)
 
 
+def rounds_to_train(settings: Sequence[Setting], seeds: int) -> int:
+    """Return about how many rounds some panels train, the search of rates included.
+
+    A search ends at the first fall, mostly after three rates.
+    """
+    whole = sum(seeds * len(each.schemes) * each.rounds for each in settings)
+    searches = {
+        each.split: min(3, len(each.rates)) * len(each.schemes) * each.rounds
+        for each in settings
+        if len(each.rates) > 1
+    }
+    return whole + sum(searches.values())
+
+
 def best_rates(context: Context, setting: Setting, pilot: int) -> dict[str, float]:
     """Return each scheme's learning rate.
 

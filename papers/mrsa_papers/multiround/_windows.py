@@ -312,7 +312,7 @@ def played_window(
         initial_parameters=start.parameters,
         keep_aggregates=True,
     )
-    seen = federated.train(key, training, mesh=context.mesh)
+    seen = federated.train(key, training, mesh=context.mesh, progress=context.counted())
     learnt = np.asarray(seen.participation)
     sums = np.zeros((len(learnt), updates.shape[1]), np.float32)
     sums[learnt.any(axis=1)] = seen.aggregates
