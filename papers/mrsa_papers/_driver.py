@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from mrsa_jax.study import Progress, report
-from mrsa_jax.study._progress import Notes
+from mrsa_jax.study._progress import Notes, Silent
 from mrsa_jax.study.stores import _store
 from mrsa_papers import _folder as folder
 from mrsa_papers._catalog import ITEMS
@@ -361,8 +361,8 @@ def remake(
     Source: the three papers; errata and open readings as docs/errata.md lists them.
     """
     wanted = check_targets(targets)
-    words = {} if progress is None else {"progress": progress}
-    context = Context(seed, fast, dataset=dataset, directory=directory, **words)
+    receiver = Silent() if progress is None else progress
+    context = Context(seed, fast, receiver, dataset, directory)
     given = checked_settings(wanted, settings)
     if any(ITEMS[paper][name].trains for paper, name in wanted):
         _ = context.images  # data that are missing are named before any work

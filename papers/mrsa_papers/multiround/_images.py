@@ -139,9 +139,9 @@ def images_against_motion(context: Context, settings: Values) -> Found:
         f"{_clients_in_words(context, settings)}; the small LeNet trained over "
         f"{settings.num_rounds} rounds, all of them one window, by a server that adds "
         f"{speeds[-1]:g} to {speeds[0]:g} of the mean update; {steps:,} iterations on "
-        f"the estimates of least squares, for T images (T = 1 and {targets[1]}). Motion: "
-        "mean squared distance of a client's updates from their mean, relative to its square. "
-        "Dashed: updates that never change."
+        f"the estimates of least squares, for T images (T = 1 and {targets[1]}). "
+        "Motion: mean squared distance of a client's updates from their mean, relative "
+        "to its square. Dashed: updates that never change."
     )
     return Found(tuple(_motion_checks(frame, targets)), frame, caption)
 
