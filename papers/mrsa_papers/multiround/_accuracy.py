@@ -249,8 +249,8 @@ def _caption(
         f"in minibatches of {batch} (the paper: "
         f"{first.samples / first.num_clients:.0f} in {first.batch}; as many local "
         f"steps), E = 1, {values.num_seeds} paired seeds, {first.rounds} rounds, "
-        f"skipped ones counted.{shared} {rates}{falls}. Sums in the ring of 32 bits, 2^16 "
-        "levels over 16 times the last mean update's largest entry: at most "
+        f"skipped ones counted.{shared} {rates}{falls}. Sums in the ring of 32 bits, "
+        "2^16 levels over 16 times the last mean update's largest entry: at most "
         f"{100 * frame['most clipped'].max():.2g} % of a round's entries were "
         f"clipped.{bands(values.num_seeds)}"
     )
