@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from mrsa_jax.study import Progress, report
-from mrsa_jax.study._progress import Notes
+from mrsa_jax.study._progress import Notes, Silent
 from mrsa_jax.study.stores import _store
 from mrsa_papers import _folder as folder
 from mrsa_papers._catalog import ITEMS
@@ -44,6 +44,7 @@ from mrsa_papers.harness import (
 from mrsa_papers.harness._figures import Draw, labelled
 from mrsa_papers.harness._items import VERDICTS, at_other_settings, on_other_data
 from mrsa_papers.harness._settings import values_of
+from mrsa_papers.harness._trainings import Trainings
 from mrsa_watch._base.errors import DataNotFoundError, StoreError, require, writing
 
 # What is left is estimated from what each item usually takes, scaled by how this
@@ -65,7 +66,9 @@ class Overall:
         self._count = len(usual)
         self._took = self._should_have_taken = 0.0
         self._target: Target | None = None
-        self._start = time.perf_counter()
+        self._start = self._last = self._noted = time.perf_counter()
+        self._expected = self._trained = self._timed = 0
+        self._seconds = 0.0  # that the timed rounds took
         if usual:
             self.say(
                 f"{len(usual)} items to make, about {duration(sum(usual.values()))}"
@@ -74,6 +77,8 @@ class Overall:
     def begin(self, target: Target) -> None:
         """Begin an item."""
         self._target, self._start = target, time.perf_counter()
+        self._expected = self._trained = self._timed = 0
+        self._seconds = 0.0
 
     def end(self, words: str) -> None:
         """End the item, saying what became of it."""
@@ -95,6 +100,11 @@ class Overall:
         usual = 0.0 if self._target is None else self._usual[self._target]
         # ten seconds on both sides damp the first items, which compile
         ratio = (self._took + 10) / (self._should_have_taken + 10)  # at first as usual
+        if self._timed and self._expected:
+            # rounds that were timed say more of the item than the catalogue
+            rounds = max(self._expected - self._trained, 0)
+            others = ratio * (sum(self._usual.values()) - usual)
+            return self._seconds / self._timed * rounds + others
         gone = 0.0 if self._target is None else time.perf_counter() - self._start
         # of the current item only the rest counts, and never less than nothing
         return ratio * (sum(self._usual.values()) - usual) + max(
@@ -107,13 +117,30 @@ class Overall:
 
     def update(self, done: int, total: int) -> None:
         """Say how many steps of the stage are done."""
-        if isinstance(self._progress, Notes):
-            number = self._count - len(self._usual) + 1
-            remaining = duration(self.seconds_left())
-            self._progress.note(
-                f"item {number} of {self._count}, about {remaining} left in all"
-            )
+        self._note_time()
         self._progress.update(done, total)
+
+    def expect(self, rounds: int) -> None:
+        """Take the number of rounds that the item will train, more or less."""
+        self._expected += rounds
+
+    def trained(self, rounds: int, *, is_first: bool) -> None:
+        """Time rounds that were trained; the first of a training compile, too."""
+        now = time.perf_counter()
+        if not is_first:
+            self._timed += rounds
+            self._seconds += now - self._last
+        self._trained, self._last = self._trained + rounds, now
+        # once per second, as rounds can be fast
+        if self._timed and now - self._noted > 1:
+            self._noted = now
+            self._note_time()
+
+    def _note_time(self) -> None:
+        """Show which item is made, and the time that is left."""
+        number = self._count - len(self._usual) + 1
+        remaining = duration(self.seconds_left())
+        self.note(f"item {number} of {self._count}, about {remaining} left in all")
 
     def say(self, text: str) -> None:
         """Show a line that stays."""
@@ -334,8 +361,8 @@ def remake(
     Source: the three papers; errata and open readings as docs/errata.md lists them.
     """
     wanted = check_targets(targets)
-    words = {} if progress is None else {"progress": progress}
-    context = Context(seed, fast, dataset=dataset, directory=directory, **words)
+    receiver = Silent() if progress is None else progress
+    context = Context(seed, fast, receiver, dataset, directory)
     given = checked_settings(wanted, settings)
     if any(ITEMS[paper][name].trains for paper, name in wanted):
         _ = context.images  # data that are missing are named before any work
@@ -404,8 +431,13 @@ def run_and_save(
     # misuse is answered before anything is loaded, made or written
     targets = check_targets(config.targets)
     _check_dataset(config, targets)
+    trainings = Trainings(config.out / "items" / "trainings", is_new=config.overwrite)
     context = Context(
-        config.seed, config.fast, dataset=config.dataset, directory=config.directory
+        config.seed,
+        config.fast,
+        dataset=config.dataset,
+        directory=config.directory,
+        trainings=trainings,
     )
     folder.check_folder(config.out)
     configs = {target: item_config(config, target) for target in targets}
@@ -442,6 +474,7 @@ def run_and_save(
             # the item that could not be written is shown at least
             show_all(SavedReproduction(config, (*done, made)))
             raise
+    trainings.clear()
     others = folder.other_items(config.out, targets)
     saved = SavedReproduction(config, tuple(done), tuple(others))
     show_all(saved)

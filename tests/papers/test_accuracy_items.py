@@ -14,7 +14,7 @@ import typing
 import numpy as np
 import pandas as pd
 import pytest
-from inside import inside
+from inside import inside, values_of_item
 from matplotlib.figure import Figure
 
 import mrsa_jax as mj
@@ -37,7 +37,8 @@ accuracy = inside("multiround.table5")
 claims, training, Setting = accuracy.claims, accuracy.training, accuracy.Setting
 
 READ = claims.Reading(is_fast=False, seeds=5, rounds=100, is_own=True)
-BASE = Setting("IID", "lenet", "iid", 4, 2, 50, 50_000, 0.1, True)
+BASE = Setting("IID", "lenet", "iid", 4, 2, 50, 50_000, (0.1,), True)
+GRID = values_of_item("multiround.table5").learning_rates
 
 
 @pytest.mark.parametrize(
@@ -102,7 +103,7 @@ def test_the_grid_is_searched_from_above_until_it_falls() -> None:
         asked.append(rate)
         return {0.1: -1.0, 0.03: 0.4, 0.01: 0.8, 0.003: 0.7}[rate]
 
-    assert training.largest_peak(training.GRID, score) == 0.01
+    assert training.largest_peak(GRID, score) == 0.01
     assert asked == [0.1, 0.03, 0.01, 0.003]
     assert training.largest_peak((3.0, 2.0), lambda rate: -1.0) == 2.0  # all diverge
     # a tie keeps the larger
@@ -369,6 +370,52 @@ def test_trainings_are_paired_and_shared(
     assert claims.trained_share(frame, "IID", "User partition") < 1.0
 
 
+@pytest.mark.parametrize(
+    ("item", "settings", "message"),
+    [
+        ("table5", {"cohort_size": 36}, "`cohort_size` must divide num_clients, 120"),
+        (
+            "table4",
+            {"privacy_targets": [5]},
+            "`privacy_targets` must divide cohort_size",
+        ),
+        ("table3", {"learning_rates": [0.01, 0.1]}, "`learning_rates` must fall"),
+        ("fig8", {"cohort_sizes": [12]}, "`cohort_sizes` must have one value for each"),
+        ("fig8", {"cohort_sizes": [12, 36]}, "`cohort_sizes` must divide num_clients"),
+    ],
+)
+def test_settings_that_make_no_sense_are_refused(
+    item: str, settings: dict[str, typing.Any], message: str
+) -> None:
+    with pytest.raises(mj.ConfigurationError, match=message):
+        remake(f"multiround.{item}", dataset="digits", **settings)
+
+
+@pytest.mark.usefixtures("tiny")
+def test_a_table_of_other_schemes_is_judged_by_these() -> None:
+    (item,) = remake(
+        "multiround.table5",
+        dataset="digits",
+        num_clients=16,
+        cohort_size=4,
+        privacy_targets=[2],
+        dropout_rates=[0.1, 0.3],
+        by_label=False,
+        num_rounds=4,
+        num_tests=2,
+        learning_rates=[0.1],
+        num_seeds=2,
+    )
+    schemes = ["Random", "Weighted random", "User partition", "Multi-RoundSecAgg (T=2)"]
+    assert item.data["scheme"].unique().tolist() == schemes
+    assert {check.claim for check in item.checks} == {
+        "worst scheme, IID",
+        "worst scheme, non-IID (one sorted shard each)",
+    }
+    assert "N = 16, K = 4, dropout rates 0.1, 0.3 shuffled" in item.caption
+    assert "num_clients: 16 (the paper: 120)" in item.caption
+
+
 def test_each_scheme_gets_its_best_rate_on_a_seed_of_its_own(
     tiny: Context, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -384,7 +431,7 @@ def test_each_scheme_gets_its_best_rate_on_a_seed_of_its_own(
         return [{"seed": trial, "round": 1, "accuracy": value, "diverged": False}]
 
     monkeypatch.setattr(training, "_train", fake)
-    setting = dataclasses.replace(BASE, rate=None, num_clients=240)
+    setting = dataclasses.replace(BASE, rates=GRID, num_clients=240)
     found = training.best_rates(tiny, setting, 5)
     assert found == {
         scheme: 0.03 if scheme == "Random" else 0.1 for scheme in accuracy.LABELS
@@ -471,7 +518,7 @@ def test_items_say_what_was_run(
     # schedule needs
     assert (fails.verdict, fails.as_made) == ("our reading", "holds on other data")
     assert fails.ours[:21] == "0 % of the rounds tra"
-    assert fails.note.endswith(f"rounds: {8 if fast else 80} (the paper: 800)")
+    assert f"num_rounds: {8 if fast else 80} (the paper: 800)" in fails.note
     assert {one.verdict for one in items["table5"].checks} & {"our reading"} == (
         {"our reading"} if fast else set()
     )
@@ -523,11 +570,20 @@ def test_no_printed_number_stands_beside_other_data(
     monkeypatch.setattr(training, "_train", _made_up)
     monkeypatch.setattr(accuracy, "is_own", lambda dataset, item: is_own)
     printed = _printed()
-    for item in remake(
-        ("multiround.table3", "multiround.table4", "multiround.table5"),
-        fast=fast,
-        dataset="digits",
-    ):
+    trained = {
+        "table3": {"model": "vgg11", "num_rounds": 1000},
+        "table4": {"num_rounds": 1000},
+        "table5": {},
+    }
+    for name, settings in trained.items():
+        (item,) = remake(
+            f"multiround.{name}",
+            fast=fast,
+            dataset="digits",
+            **settings if not fast else {},
+        )
+        # at the fast size nothing is compared
+        is_compared = is_own and not fast
         words = [
             item.caption,
             *(
@@ -539,15 +595,15 @@ def test_no_printed_number_stands_beside_other_data(
         for panel, rows in item.data.groupby("panel"):
             shown = _legend(rows)
             words += shown
-            assert all(("paper" in one) is is_own for one in shown), panel
+            assert all(("paper" in one) is is_compared for one in shown), panel
             assert all((" to " in one) is fast or "User" in one for one in shown)
             assert not any("±" in one for one in shown) or not fast
         named = [one for one in printed if any(one in text for text in words)]
-        assert bool(named) is is_own, named
-        assert ("published" in item.data) is is_own
+        assert bool(named) is is_compared, named
+        assert ("published" in item.data) is is_compared
         judged = [check for check in item.checks if not check.of_data]
         # two seeds would bear any number out
-        assert bool(judged) is (is_own and not fast)
+        assert bool(judged) is is_compared
         assert ("Bands: the range of both seeds" in item.caption) is fast
         assert ("Bands: 95 % intervals" in item.caption) is not fast
 

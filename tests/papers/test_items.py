@@ -17,7 +17,7 @@ import typing
 import numpy as np
 import pytest
 from hypothesis import given, strategies as st
-from inside import function_of, inside
+from inside import function_of, inside, values_of_item
 
 import mrsa_jax as mj
 import mrsa_papers
@@ -38,7 +38,6 @@ from mrsa_papers.harness import (
 )
 from mrsa_papers.harness._items import VERDICTS, at_other_settings, on_other_data
 
-attacks = inside("multiround.fig9")
 leaks = inside("multiround.early_leaks")
 
 
@@ -436,25 +435,19 @@ def test_which_settings_are_met() -> None:
     assert Stated("model", "lenet", "lenet", is_least=True).is_met
 
 
-@pytest.mark.parametrize(
-    ("plan", "before"), [(attacks._UPDATES, 1_460), (attacks._MODELS, 260)]
-)
+@pytest.mark.parametrize(("item", "before"), [("fig9", 1_460), ("fig8_2021", 260)])
 def test_windows_begin_where_the_papers_do_or_are_our_reading(
-    plan: typing.Any, before: int
+    item: str, before: int
 ) -> None:
     """Figure 9 has t0 = 1460, and Figure 8 of 2021 t0 = 260."""
-    printed = (
-        attacks._BEFORE_UPDATES if plan is attacks._UPDATES else attacks._BEFORE_MODELS
-    )
-    assert printed == before
-    rounds, model = attacks._stated(plan, printed, plan.model)
-    assert rounds == ("rounds before the window", before, plan.before, True)
-    assert not rounds.is_met
-    assert model.is_met
-    whole = attacks._stated(
-        dataclasses.replace(plan, before=before), printed, plan.model
-    )
-    assert all(one.is_met for one in whole)
+    target = f"multiround.{item}"
+    fewer = values_of_item(target, rounds_before=before - 1).missed
+    assert set(fewer) == {"rounds_before"}
+    assert f"(the paper: {before})" in fewer["rounds_before"]
+    assert not values_of_item(target, rounds_before=before).missed
+    assert not values_of_item(target, rounds_before=before + 1).missed
+    faster = values_of_item(target, fast=True, rounds_before=before).missed
+    assert {"model"} <= set(faster) <= {"model", "privacy_targets"}
 
 
 @pytest.mark.long

@@ -14,7 +14,7 @@ import typing
 import numpy as np
 import pandas as pd
 import pytest
-from inside import inside
+from inside import inside, values_of_item
 from matplotlib.figure import Figure
 
 import mrsa_jax as mj
@@ -146,7 +146,11 @@ def test_models_of_a_window_by_hand() -> None:
 def test_the_rate_falls_before_the_window_and_stays_in_it(start: played.Start) -> None:
     assert float(start.trainer.learning_rate) == pytest.approx(0.1 * 0.16)
     assert TINY.setting.rounds == 5
-    assert TINY.setting.decays
+    # in the paper's regime at the paper's rounds, and nowhere in the window
+    late = dataclasses.replace(TINY, before=1_460).setting.schedule
+    assert late is not None
+    falls = [late(index) for index in (399, 400, 799, 800, 1_459)]
+    assert falls == pytest.approx([1, 0.4, 0.4, 0.16, 0.16])
 
 
 @pytest.mark.long
@@ -254,18 +258,18 @@ def test_verdicts_of_errors() -> None:
     assert items._hidden({FOUR: [0.36]}, "x", 4).verdict == "differs"
     assert items._regularised(
         _errors(random=[0.4, 0.6], two=[0.5, 0.61]), (2,)
-    ).verdict == ("reproduced")
+    ).as_made == ("reproduced")
     assert (
-        items._regularised(_errors(random=[0.4, 0.6], two=[0.5, 0.6]), (2,)).verdict
+        items._regularised(_errors(random=[0.4, 0.6], two=[0.5, 0.6]), (2,)).as_made
         == "differs"
     )
     short, long = (
         _errors(random=[9.0, 1.0], two=[1.0, 1.0]),
         _errors(random=[3.0, 1.5], two=[1, 1]),
     )
-    assert items._longer(short, short | long, (40, 60)).verdict == "differs"
+    assert items._longer(short, short | long, (40, 60)).as_made == "differs"
     check = items._longer(short, {RANDOM: [3.0, 0.5]}, (40, 60))
-    assert check.verdict == "reproduced"
+    assert check.as_made == "reproduced"
     assert "factors of 2 to 3" in check.ours
 
 
@@ -328,14 +332,21 @@ def _rank(rows: np.ndarray) -> int:
 
 
 @pytest.mark.long
-def test_who_is_exposed_is_recovered(
-    context: Context, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(exposure, "_PLAN", dataclasses.replace(TINY, lengths=(12,)))
-    monkeypatch.setattr(exposure, "_FULL", exposure._Size(2, (8, 11)))
-    monkeypatch.setattr(exposure, "_UNRELATED", 50)
-    item = exposure.exposed_and_recovered(context)
-    exact = [c.verdict for c in item.checks if c.claim.startswith("who is predicted")]
+def test_who_is_exposed_is_recovered(context: Context) -> None:
+    settings = values_of_item(
+        "multiround.exposure",
+        num_clients=12,
+        cohort_size=4,
+        num_rounds=(8, 11),
+        rounds_before=5,
+        dim=50,
+        learning_rate=0.1,
+        batch_size=1000,
+        num_trials=2,
+    )
+    plan = dataclasses.replace(TINY, lengths=(11,), decays=False)
+    item = exposure.exposed_and_recovered(context, settings)
+    exact = [c.as_made for c in item.checks if c.claim.startswith("who is predicted")]
     assert exact == ["reproduced", "reproduced"]
     frame = item.data
     assert len(frame) == 5 * 2 * 2 * 2 * 12
@@ -344,10 +355,9 @@ def test_who_is_exposed_is_recovered(
     ]
     histories = exposure._histories(
         context,
-        exposure._PLAN,
-        exposure._selectors(exposure._PLAN)[TWO],
+        plan,
+        exposure._selectors(plan, 0.1)[TWO],
         0.05,
-        exposure._FULL,
     )
     for seed, client, found in (
         chosen[["seed", "client", "exposed"]].to_numpy().tolist()
@@ -362,21 +372,54 @@ def test_who_is_exposed_is_recovered(
 @pytest.fixture(scope="module")
 def made(context: Context) -> dict[str, Found]:
     """Return the three items that train through windows, of logistic regression on digits."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(items, "_UPDATES", TINY)
-        patch.setattr(
-            items,
-            "_MODELS",
-            dataclasses.replace(
-                TINY, split="iid", lengths=(12,), targets=(1, 2), speeds=(1.0,)
-            ),
-        )
-        patch.setattr(motion, "_MOTION", TINY)
-        return {
-            "fig9": items.updates_over_a_window(context),
-            "fig8_2021": items.models_of_2021(context),
-            "motion": motion.error_against_motion(context),
-        }
+    tiny = {
+        "num_clients": 12,
+        "cohort_size": 4,
+        "rounds_before": 5,
+        "early_rounds": 0,
+        "learning_rate": 0.1,
+        "batch_size": 1000,
+        "partition": "shards",
+        "model": "logistic",
+        "num_seeds": 2,
+    }
+    many = tiny | {"privacy_targets": (2, 4)}
+    del many["early_rounds"]
+    updates = many | {"window": 12, "longer_window": 16, "slow_factor": 0.001}
+    models = tiny | {"partition": "iid", "window": 12}
+    updates |= {"early_rounds": 2}
+    moving = many | {"window_lengths": (12, 16), "rate_factors": (1.0, 0.001)}
+    return {
+        "fig9": items.updates_over_a_window(
+            context, values_of_item("multiround.fig9", **updates)
+        ),
+        "fig8_2021": items.models_of_2021(
+            context, values_of_item("multiround.fig8_2021", **models)
+        ),
+        "motion": motion.error_against_motion(
+            context, values_of_item("multiround.motion", **moving)
+        ),
+    }
+
+
+@pytest.mark.parametrize(
+    ("item", "settings", "message"),
+    [
+        ("fig9", {"cohort_size": 41}, "`cohort_size` must be at most num_clients, 40"),
+        ("fig9", {"privacy_targets": [3]}, "`privacy_targets` must divide num_clients"),
+        ("fig9", {"privacy_targets": [2, 2]}, "must not name a T twice"),
+        ("fig9", {"window": 60}, "`longer_window` must be longer than window, 60"),
+        ("fig8_2021", {"privacy_target": 1}, "`privacy_target` must be at least 2"),
+        ("fig8_2021", {"model": "resnet"}, "`model` must be"),
+        ("motion", {"window_lengths": [60, 40]}, "must have two values or more"),
+        ("motion", {"rate_factors": [0.5, 0.1]}, "must begin with 1"),
+    ],
+)
+def test_settings_that_make_no_sense_are_refused_before_any_work(
+    item: str, settings: dict[str, typing.Any], message: str
+) -> None:
+    with pytest.raises(mj.ConfigurationError, match=message):
+        remake(f"multiround.{item}", dataset="digits", **settings)
 
 
 @pytest.mark.long
@@ -399,10 +442,28 @@ def test_frozen_updates_fall_to_random_selection_and_not_to_blocks(
 
 
 @pytest.mark.long
-def test_schemes_start_from_one_model(made: dict[str, Found]) -> None:
+def test_the_caption_has_the_errors_of_both_windows(made: dict[str, Found]) -> None:
+    item = made["fig9"]
+    frame = item.data
+    chosen = frame[(frame["rounds"] == 12) & (frame["speed"] == 1.0)]
+    errors = chosen[chosen["scheme"] == RANDOM].groupby("seed")["error"].mean()
+    late = ", ".join(f"{value:.3g}" for value in errors)
+    assert f"rate: {late} in a window after 5 rounds" in item.caption
+    assert "in a window after 2 rounds" in item.caption
+    assert "in a window after" not in made["fig8_2021"].caption
+
+
+@pytest.mark.long
+def test_schemes_start_from_one_model(context: Context, made: dict[str, Found]) -> None:
     for name in ("fig9", "motion"):
         assert (made[name].data.groupby("seed")["accuracy"].nunique() == 1).all()
-    clients, means = made["fig9"].data, made["motion"].data
+    # the windows that were kept, a row for each client
+    (clients,) = (
+        frame
+        for (_, plan, _), frame in context.cache.items()
+        if plan.split == "shards" and not plan.decays
+    )
+    means = made["motion"].data
     each = ["target", "speed", "rounds", "seed"]
     wanted = clients.groupby(each)["error"].mean()
     np.testing.assert_allclose(

@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import itertools
 import types
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
-from inside import inside
+from inside import inside, values_of_item
 from matplotlib.figure import Figure
 
+import mrsa_jax as mj
 from mrsa_jax import attacks
 from mrsa_jax.attacks import _gradient_inversion
-from mrsa_papers import check_targets
+from mrsa_papers import check_targets, remake
 from mrsa_papers.harness import Context, image_as_cells, image_from_text, stretched
 
 pytestmark = pytest.mark.long
 
 images = inside("multiround.fig10")
+FOUR = values_of_item("multiround.fig10", num_clients=4, cohort_size=2, num_rounds=30)
 
 
 @pytest.fixture(scope="module")
@@ -27,20 +30,17 @@ def rows() -> pd.DataFrame:
 
     What is solved for does not depend on them.
     """
-    with pytest.MonkeyPatch.context() as patch:
-        for name, value in (("_CLIENTS", 4), ("_COHORT", 2), ("_ROUNDS", 30)):
-            patch.setattr(images, name, value)
-        ground = images._ground(Context(0, True, dataset="digits"), 0)
-        attack = attacks.gradient_inversion(num_steps=2)
-        made = [
-            *images._originals(ground),
-            *(
-                row
-                for target in (1, 2)
-                for row in images._from_sums(ground, target, attack)
-            ),
-            *images._from_upload(ground, attack),
-        ]
+    ground = images._ground(Context(0, True, dataset="digits"), FOUR, 0)
+    attack = attacks.gradient_inversion(num_steps=2)
+    made = [
+        *images._originals(ground),
+        *(
+            row
+            for target in (1, 2)
+            for row in images._from_sums(ground, target, attack)
+        ),
+        *images._from_upload(ground, attack),
+    ]
     return pd.DataFrame(made)
 
 
@@ -78,8 +78,7 @@ def test_the_server_is_given_no_labels(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(type(attacks.gradient_inversion()), "run", run)
     attack = attacks.gradient_inversion(num_steps=2)
-    monkeypatch.setattr(images, "_CLIENTS", 4)
-    ground = images._ground(Context(0, True, dataset="digits"), 0)
+    ground = images._ground(Context(0, True, dataset="digits"), FOUR, 0)
     images._inverted_blocks(ground, ground.updates, 1, attack)
     images._inverted_blocks(ground, ground.updates, 2, attack)
     assert [view.labels for view in seen] == [None, None]
@@ -118,7 +117,7 @@ def test_claims_follow_the_scores(gap: float, verdict: str) -> None:
         for name, value in names.items()
         for seed in range(3)
     )
-    checks = list(images._checks(frame))
+    checks = list(images._checks(frame, (2, 4)))
     found, padded = checks[0], checks[-1]
     assert found.verdict == padded.verdict == "reproduced"
     assert {check.verdict for check in checks[1:-1]} == {verdict}
@@ -133,10 +132,30 @@ def test_an_image_survives_its_cells() -> None:
     assert not stretched(np.full((2, 2, 1), 0.3)).any()
 
 
-def test_images_of_models_that_move(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, value in (("_CLIENTS", 4), ("_COHORT", 2), ("_ROUNDS", 30)):
-        monkeypatch.setattr(images, name, value)
-    ground = images._ground(Context(0, True, dataset="digits"), 0)
+@pytest.mark.parametrize(
+    ("item", "settings", "message"),
+    [
+        ("fig10", {"cohort_size": 17}, "`cohort_size` must be at most num_clients, 16"),
+        (
+            "fig10",
+            {"privacy_targets": [3]},
+            "`privacy_targets` must divide num_clients",
+        ),
+        ("image_motion", {"privacy_target": 5}, "`privacy_target` must divide"),
+        ("image_motion", {"server_rates": [0.1, 1.0]}, "must be two rates or more"),
+        ("image_motion", {"num_clients": 8000}, "the data set's training samples"),
+        ("exposure", {"num_rounds": [8, 6]}, "`num_rounds` must ascend"),
+    ],
+)
+def test_settings_that_make_no_sense_are_refused(
+    item: str, settings: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(mj.ConfigurationError, match=message):
+        remake(f"multiround.{item}", dataset="digits", **settings)
+
+
+def test_images_of_models_that_move() -> None:
+    ground = images._ground(Context(0, True, dataset="digits"), FOUR, 0)
     attack = attacks.gradient_inversion(num_steps=2)
     made = [
         row
@@ -174,6 +193,6 @@ def test_motion_is_judged_against_models_that_stand_still(
         for rate, value in psnr.items()
         for seed in range(3)
     )
-    less, worst = list(images._motion_checks(frame))[:2]
+    less, worst = list(images._motion_checks(frame, (1, 2)))[:2]
     assert less.verdict == "reproduced"
     assert worst.verdict == verdict

@@ -10,7 +10,7 @@ import dataclasses
 import functools
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, runtime_checkable
 
 import jax
 import numpy as np
@@ -24,6 +24,7 @@ from mrsa_jax.study import Progress
 from mrsa_jax.study._progress import Silent
 from mrsa_jax.study.runs import _build
 from mrsa_jax.study.settings._config import AssignmentName
+from mrsa_papers.harness._trainings import Trainings
 from mrsa_watch._base.errors import ConfigurationError, check_count, nearest
 
 if TYPE_CHECKING:
@@ -35,6 +36,20 @@ RATES = (0.1, 0.2, 0.3, 0.4, 0.5)
 
 TARGETS = (6, 4, 3)
 """T of the paper's three schemes with blocks."""
+
+
+@runtime_checkable
+class Rounds(Protocol):
+    """Receives how many rounds are trained, if a `Progress` has these methods."""
+
+    def expect(self, rounds: int) -> None:
+        """Take the number of rounds that an item will train, more or less."""
+        ...
+
+    def trained(self, rounds: int, *, is_first: bool) -> None:
+        """Take rounds that were trained; the first of a training compile, too."""
+        ...
+
 
 _Job = TypeVar("_Job")
 _Result = TypeVar("_Result")
@@ -50,6 +65,7 @@ class Context:
         progress: Receives how far it is.
         dataset: What is trained on.
         directory: Folder of the data set, where it needs one.
+        trainings: Where trainings are kept until their items are written, or None.
 
     Raises:
         ConfigurationError: For an unknown data set (naming the nearest), or a seed out
@@ -65,6 +81,7 @@ class Context:
     progress: Progress = dataclasses.field(default_factory=Silent)
     dataset: str = "mnist_5k"
     directory: str | os.PathLike[str] | None = None
+    trainings: Trainings | None = None
 
     def __post_init__(self) -> None:
         check_count(self.seed, "seed", "must be an integer in [0, 2**32)", 0, 2**32 - 1)
@@ -114,6 +131,27 @@ class Context:
     def key(self, trial: int) -> Key[Array, ""]:
         """Return the key of a trial, 0 and up: of all that is paired by it."""
         return trial_key(as_key(self.seed), trial)
+
+    def expect(self, rounds: int) -> None:
+        """Say how many rounds the item will train, more or less."""
+        if isinstance(self.progress, Rounds):
+            self.progress.expect(rounds)
+
+    def counted(
+        self, progress: Callable[[int, int], None] | None = None
+    ) -> Callable[[int, int], None]:
+        """Return a training's `progress` that counts its rounds as well."""
+        before = 0
+
+        def tell(done: int, total: int) -> None:
+            nonlocal before
+            if isinstance(self.progress, Rounds):
+                self.progress.trained(done - before, is_first=before == 0)
+            before = done
+            if progress is not None:
+                progress(done, total)
+
+        return tell
 
     def steps(self, stage: str, jobs: Iterable[_Job]) -> Iterator[_Job]:
         """Go through the jobs of a stage, saying after each how many are done."""
@@ -212,6 +250,18 @@ class Experiment:
         dealt = self.clients(seed) if clients is None else clients
         return self.train_seeds([seed], [history], aggregator, [dealt])[0]
 
+    def _parts(self, trainings: Sequence[federated.Training]) -> Iterator[Any]:
+        """Go through all that the results of trainings depend on but their keys."""
+        images = self.context.images
+        yield (repr(self.model), self.every, images.test_inputs, images.test_labels)
+        for training in trainings:
+            dealt, rounds = training.client_data, len(training.history.cohorts)
+            yield (dealt.inputs, dealt.labels, dealt.indices, dealt.sizes)
+            yield (training.history, training.trainer, training.aggregator)
+            # a schedule is a function: its values are what counts
+            if self.schedule is not None:
+                yield np.asarray([self.schedule(index) for index in range(rounds)])
+
     def train_seeds(
         self,
         seeds: Sequence[int],
@@ -245,11 +295,16 @@ class Experiment:
             )
             for dealt, history in zip(clients, histories, strict=True)
         ]
+        keys = [self.context.key(seed) for seed in seeds]
+        kept = self.context.trainings
         results = federated.train_many(
-            [self.context.key(seed) for seed in seeds],
+            keys,
             trainings,
             mesh=self.mesh,
-            progress=progress,
+            progress=self.context.counted(progress),
+            checkpoints=None
+            if kept is None
+            else kept.of(keys, *self._parts(trainings)),
         )
         jax.block_until_ready([result.parameters for result in results])
         return results

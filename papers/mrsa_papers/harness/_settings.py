@@ -50,10 +50,12 @@ HELP = {
     "num_sizes": "Numbers of clients n, each in turn.",
     "total_rates": "Probabilities q_total to be lost in a round, each in turn.",
     "learning_rate": "Step size of local SGD.",
-    "batch_size": "Samples in a minibatch.",
+    "batch_size": "Samples in a minibatch; fewer, in proportion, on fewer data.",
     "num_epochs": "Local epochs per round.",
     "model": "Model that clients train.",
     "rounds_before": "Rounds t0 that are trained before the sums are kept.",
+    "window": "Rounds whose sums are kept and solved.",
+    "partition": "How the samples are spread over the clients.",
     "dim": "Coordinates of an update.",
     "effort": "Computing allowance of a search; 1 is about 90 seconds on one core.",
 }

@@ -18,7 +18,7 @@ from mrsa_papers.harness import (
     Check,
     Context,
     Found,
-    Stated,
+    Values,
     bands,
     interval,
     late_accuracy,
@@ -26,8 +26,10 @@ from mrsa_papers.harness import (
 from mrsa_papers.harness._datasets import is_data_of
 from mrsa_papers.harness._figures import by_scheme, draw_seeds, panels, short
 from mrsa_papers.harness._rows import DATA, catalog_of, printed_in
+from mrsa_papers.harness._settings import shown
 from mrsa_papers.multiround import _claims as claims, _training as training
 from mrsa_papers.multiround._training import Setting
+from mrsa_watch._base.errors import require
 
 if TYPE_CHECKING:
     from mrsa_papers.harness._figures import Axes, Figure, pd
@@ -36,25 +38,6 @@ LABELS = tuple(scheme for scheme, *_ in printed_in("multiround")["sizes"])
 
 PUBLISHED = printed_in("multiround")["accuracies"]
 """Test accuracies in percent, IID and non-IID, by table; the schemes as in `LABELS`."""
-
-
-@dataclasses.dataclass(frozen=True)
-class _Size:
-    """The size of the experiment."""
-
-    seeds: int
-    lenet: int  # rounds
-    larger: int  # rounds of LeNet at other N and K
-    cnn: int  # rounds; at the fast size of an MLP
-    tests: int  # tests in a training
-
-
-_FULL, _FAST = _Size(5, 120, 80, 50, 25), _Size(2, 8, 8, 24, 4)
-# on the data set of the paper, which states no rounds
-_PAPER = _Size(5, 1000, 1000, 500, 50)
-_RATE = 0.1  # of all schemes at the fast size
-_PAPER_MODELS = {"cifar100": "vgg11", "cifar10": "lenet", "mnist": "cnn"}
-_LAST_FALL = 800  # round at which the learning rate falls for the last time
 
 
 def _data(item: str) -> str:
@@ -72,54 +55,84 @@ def is_own(dataset: data.Dataset, item: str) -> bool:
     return is_data_of(dataset, _data(item))
 
 
-def table3(context: Context) -> Found:
+def table3(context: Context, settings: Values) -> Found:
     """Return Table 3 with Figures 5b and 5c: CIFAR-100, IID and Dirichlet by class."""
-    return _table(context, "table3", ("iid", "dirichlet"))
+    return _table(context, "table3", settings, ("iid", "dirichlet"))
 
 
-def table4(context: Context) -> Found:
+def table4(context: Context, settings: Values) -> Found:
     """Return Table 4 with Figure 7: CIFAR-10, IID and sorted shards."""
-    return _table(context, "table4", ("iid", "shards_with_shared"))
+    return _table(context, "table4", settings, ("iid", "shards_with_shared"))
 
 
-def table5(context: Context) -> Found:
+def table5(context: Context, settings: Values) -> Found:
     """Return Table 5 with Figure 6: MNIST, IID and one sorted shard a client."""
-    return _table(context, "table5", ("iid", "shards"))
+    return _table(context, "table5", settings, ("iid", "shards"))
 
 
-def more_clients(context: Context) -> Found:
+def more_clients(context: Context, settings: Values) -> Found:
     """Return Figure 8: CIFAR-10 IID with twice the clients or twice the cohort."""
-    size = _size(context, "fig8")
-    base = _setting(context, "fig8", "iid")
-    settings = tuple(
+    pairs = tuple(zip(settings.num_clients, settings.cohort_sizes, strict=False))
+    lengths = len(settings.num_clients), len(settings.cohort_sizes)
+    rule = "must have one value for each of num_clients"
+    require(lengths[0] == lengths[1], "cohort_sizes", rule, lengths[1])
+    rule = "must not name a pair twice"
+    require(len(set(pairs)) == len(pairs), "num_clients", rule, shown(pairs))
+    for clients, cohort in pairs:
+        _check(settings, clients, cohort, "cohort_sizes")
+    # the rates of the main setting, whose N and K are the least of both
+    searched = (min(settings.num_clients), min(settings.cohort_sizes))
+    _check(settings, *searched, "cohort_sizes")
+    base = _setting(context, "fig8", settings, "iid", searched)
+    panels_of_pairs = tuple(
         dataclasses.replace(
-            base,
-            panel=f"N = {n}, K = {k}",
-            rounds=size.larger,
-            every=max(1, size.larger // size.tests),
-            num_clients=n,
-            cohort_size=k,
+            base, panel=f"N = {n}, K = {k}", num_clients=n, cohort_size=k
         )
-        # twice the clients, and twice the cohort
-        for n, k in ((240, 12), (120, 24))
+        for n, k in pairs
     )
-    frame = _frames(context, settings, size)
-    is_same = is_own(context.images, "fig8")
-    read = claims.Reading(context.fast, size.seeds, size.larger, is_same)
-    checks = [c for s in settings for c in claims.of_figure8(frame, s, read)]
-    caption = _caption(context, "fig8", settings, size, frame)
-    return Found(tuple(checks), frame, caption, _stated("fig8", settings, size))
+    frame = _frames(context, panels_of_pairs, settings.num_seeds)
+    is_same = _is_same(context, "fig8", settings)
+    read = claims.Reading(
+        context.fast, settings.num_seeds, settings.num_rounds, is_same
+    )
+    checks = [c for s in panels_of_pairs for c in claims.of_figure8(frame, s, read)]
+    caption = _caption(context, "fig8", panels_of_pairs, settings, frame)
+    return Found(tuple(checks), frame, caption)
 
 
-def _table(context: Context, name: str, splits: tuple[str, str]) -> Found:
-    size = _size(context, name)
-    settings = [_setting(context, name, split) for split in splits]
+def _check(settings: Values, clients: int, cohort: int, name: str) -> None:
+    """Raise unless the clients can be parted as every scheme needs."""
+    rule = f"must divide num_clients, {clients}"
+    require(clients % cohort == 0, name, rule, cohort)
+    for target in settings.privacy_targets:
+        rule = f"must divide {name}, {cohort}"
+        require(cohort % target == 0, "privacy_targets", rule, target)
+    targets = settings.privacy_targets
+    rule = "must not name a T twice"
+    require(len(set(targets)) == len(targets), "privacy_targets", rule, shown(targets))
+    rates = settings.learning_rates
+    is_falling = tuple(sorted(set(rates), reverse=True)) == rates
+    require(is_falling, "learning_rates", "must fall", shown(rates))
+
+
+def _is_same(context: Context, item: str, settings: Values) -> bool:
+    """Return whether published numbers are of these data and settings."""
+    return is_own(context.images, item) and not settings.missed
+
+
+def _table(
+    context: Context, name: str, values: Values, splits: tuple[str, str]
+) -> Found:
+    sizes = values.num_clients, values.cohort_size
+    _check(values, *sizes, "cohort_size")
+    settings = [_setting(context, name, values, split, sizes) for split in splits]
     # the paper leaves open which clients have which rate, so both readings are trained
-    if not context.fast and splits[1].startswith("shards"):
+    if splits[1].startswith("shards") and values.by_label:
         words = {"panel": f"{settings[1].panel}, rates by label", "dropouts": "label"}
         settings.append(dataclasses.replace(settings[1], **words))  # type: ignore[arg-type]
-    frame = _frames(context, settings, size)
-    is_same = is_own(context.images, name)
+    seeds = values.num_seeds
+    frame = _frames(context, settings, seeds)
+    is_same = _is_same(context, name, values)
     published = [dict(zip(LABELS, row, strict=True)) for row in PUBLISHED[name]]
     if is_same:
         # the published row of each point, which the legend shows
@@ -127,7 +140,7 @@ def _table(context: Context, name: str, splits: tuple[str, str]) -> Found:
         frame["published"] = [
             published[panel != "IID"][scheme] for panel, scheme in named
         ]
-    read = claims.Reading(context.fast, size.seeds, settings[0].rounds, is_same)
+    read = claims.Reading(context.fast, seeds, values.num_rounds, is_same)
     checks: list[Check] = [
         *claims.of_iid(frame, "IID", published[0], read),
         *claims.of_non_iid(frame, [s.panel for s in settings[1:]], published[1], read),
@@ -136,26 +149,18 @@ def _table(context: Context, name: str, splits: tuple[str, str]) -> Found:
     if is_same and not context.fast:
         for setting, row in zip(settings, published, strict=False):
             checks += claims.of_accuracies(frame, setting.panel, row)
-    caption = _caption(context, name, settings, size, frame)
-    return Found(tuple(checks), frame, caption, _stated(name, settings, size))
+    caption = _caption(context, name, settings, values, frame)
+    return Found(tuple(checks), frame, caption)
 
 
-def _stated(item: str, settings: Sequence[Setting], size: _Size) -> tuple[Stated, ...]:
-    """Return the settings that the paper states for the trainings of an item.
-
-    It states no number of rounds; where a learning rate falls at round 800 there are as
-    many.
-    """
-    first = settings[0]
-    statements = [Stated("model", _PAPER_MODELS[_data(item)], first.model)]
-    if first.decays:
-        statements.append(Stated("rounds", _LAST_FALL, first.rounds, is_least=True))
-    if item in ("table4", "table5"):
-        statements.append(Stated("seeds", _PAPER.seeds, size.seeds, is_least=True))
-    return tuple(statements)
-
-
-_MODELS = {"lenet": "LeNet", "cnn": "a CNN", "vgg11": "VGG-11", "mlp": "an MLP"}
+_MODELS = {
+    "lenet": "LeNet",
+    "smooth_lenet": "the small LeNet of Zhu et al.",
+    "cnn": "a CNN",
+    "vgg11": "VGG-11",
+    "mlp": "an MLP",
+    "logistic": "softmax regression",
+}
 _PANELS = {
     "iid": "IID",
     "dirichlet": "non-IID (Dirichlet by class)",
@@ -164,40 +169,35 @@ _PANELS = {
 }
 
 
-def _size(context: Context, item: str) -> _Size:
-    if context.fast:
-        return _FAST
-    return _PAPER if is_own(context.images, item) else _FULL
-
-
-def _setting(context: Context, item: str, split: str) -> Setting:
+def _setting(
+    context: Context, item: str, settings: Values, split: str, sizes: tuple[int, int]
+) -> Setting:
     """Return a panel's setting; equal ones are trained once."""
-    dataset, size, data_name = context.images, _size(context, item), _data(item)
-    # a CNN of 1.7 million parameters is not trained in a few rounds, nor in a minute
-    # the fast size has the same layers of classes, but trains in seconds
-    large = "mlp" if context.fast else "cnn"
-    model = large if data_name == "mnist" else "lenet"
-    if data_name == "cifar100" and is_own(dataset, item):
-        model = "vgg11"
-    rounds = size.cnn if data_name == "mnist" else size.lenet
+    data_name = _data(item)
     return Setting(
         panel=_PANELS[split],
-        model=model,
+        model=settings.model,
         split=split,
-        rounds=rounds,
-        every=max(1, rounds // size.tests),
-        batch=100 if data_name == "mnist" else 50,
+        rounds=settings.num_rounds,
+        every=max(1, settings.num_rounds // settings.num_tests),
+        batch=settings.batch_size,
         samples=DATA[data_name].samples,
-        rate=_RATE if context.fast else None,
+        rates=settings.learning_rates,
         decays=data_name != "mnist",
+        num_clients=sizes[0],
+        cohort_size=sizes[1],
+        targets=settings.privacy_targets,
+        dropout_rates=settings.dropout_rates,
+        searched=sizes,
     )
 
 
-def _frames(context: Context, settings: Sequence[Setting], size: _Size) -> pd.DataFrame:
+def _frames(context: Context, settings: Sequence[Setting], seeds: int) -> pd.DataFrame:
     import pandas as pd
 
+    context.expect(training.rounds_to_train(settings, seeds))
     return pd.concat(
-        [training.curves(context, s, size.seeds) for s in settings], ignore_index=True
+        [training.curves(context, s, seeds) for s in settings], ignore_index=True
     )
 
 
@@ -205,7 +205,7 @@ def _caption(
     context: Context,
     item: str,
     settings: Sequence[Setting],
-    size: _Size,
+    values: Values,
     frame: pd.DataFrame,
 ) -> str:
     """Say what was run, and where it is not what the paper ran."""
@@ -230,28 +230,29 @@ def _caption(
         else ""
     )
     labelled = any(s.dropouts == "label" for s in settings)
-    by_label = ", or by label (.1 for the first, .5 for the last)" if labelled else ""
+    spread = ", ".join(f"{rate:g}" for rate in first.dropout_rates)
+    by_label = ", or by label (the first rate for the first)" if labelled else ""
     falls = (
         ", falling to .4 of itself after 40 % and 80 % of the rounds"
         if first.decays
         else ""
     )
     rates = (
-        f"Learning rate {_RATE} for all schemes"
-        if context.fast
-        else "Learning rate of each scheme: the best of the paper's grid on one pilot "
-        f"seed, a choice that the intervals leave out ({_rates(frame)})"
+        f"Learning rate {first.rates[0]:g} for all schemes"
+        if len(first.rates) == 1
+        else f"Learning rate of each scheme: the best of {len(first.rates)} on one "
+        f"pilot seed, a choice that the intervals leave out ({_rates(frame)})"
     )
     return (
-        f"{where}. {_MODELS[first.model]}, {clients}dropout rates .1 to .5 shuffled "
+        f"{where}. {_MODELS[first.model]}, {clients}dropout rates {spread} shuffled "
         f"over the clients by each seed{by_label}, about {each:.0f} samples a client "
         f"in minibatches of {batch} (the paper: "
         f"{first.samples / first.num_clients:.0f} in {first.batch}; as many local "
-        f"steps), E = 1, {size.seeds} paired seeds, {first.rounds} rounds, skipped "
-        f"ones counted.{shared} {rates}{falls}. Sums in the ring of 32 bits, 2^16 "
-        "levels over 16 times the last mean update's largest entry: at most "
+        f"steps), E = 1, {values.num_seeds} paired seeds, {first.rounds} rounds, "
+        f"skipped ones counted.{shared} {rates}{falls}. Sums in the ring of 32 bits, "
+        "2^16 levels over 16 times the last mean update's largest entry: at most "
         f"{100 * frame['most clipped'].max():.2g} % of a round's entries were "
-        f"clipped.{bands(size.seeds)}"
+        f"clipped.{bands(values.num_seeds)}"
     )
 
 

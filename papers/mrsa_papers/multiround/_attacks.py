@@ -20,15 +20,18 @@ from mrsa_papers.harness import (
     Check,
     Context,
     Found,
-    Stated,
+    Values,
     interval,
     is_data_of,
     rows_to_frame,
     state,
 )
 from mrsa_papers.harness._figures import MARKERS, SHADES, scheme_colour, short
+from mrsa_papers.harness._rows import DATA
+from mrsa_papers.harness._settings import shown
 from mrsa_papers.multiround import _windows as played
 from mrsa_papers.multiround._windows import RANDOM, RECOVERED, Plan, label_of
+from mrsa_watch._base.errors import require
 
 if TYPE_CHECKING:
     from mrsa_papers.harness._figures import Axes, Figure, pd
@@ -40,46 +43,49 @@ SMALL = 0.05
 The paper found 6.7e-3.
 """
 
-SLOW = 0.001
 FROZEN = "updates that do not change"
-SLOW_RATE = f"learning rate {SLOW:g} times as large in the window"
 OWN_RATE = "the training's own learning rate"
 
 _LARGE = 2**20  # parameters from which on windows are solved one at a time
 
-_BEFORE_UPDATES, _BEFORE_MODELS = 1_460, 260
-"""Rounds before the window in Figure 9, and in Figure 8 of 2021."""
-
-_UPDATES = Plan(
-    "lenet",
-    "shards_with_shared",
-    50_000,
-    50,
-    0.03,
-    True,
-    60,
-    (40, 60),
-    3,
-    (1, 2, 4),
-    (1.0, SLOW),
+_REGIME = (
+    "num_clients",
+    "cohort_size",
+    "dropout_rates",
+    "rounds_before",
+    "window",
+    "batch_size",
+    "partition",
+    "model",
 )
-_MODELS = Plan("cnn", "iid", 60_000, 100, 0.03, False, 40, (40,), 2, (1, 2))
+"""Settings that the paper's errors are of, whichever T are solved besides."""
 
 
-def updates_over_a_window(context: Context) -> Found:
+def _slow_rate(factor: float) -> str:
+    return f"learning rate {factor:g} times as large in the window"
+
+
+def updates_over_a_window(context: Context, settings: Values) -> Found:
     """Return Figure 9.
 
     The error of each client's update, random selection against blocks.
     """
-    plan = _UPDATES
-    if context.fast:
-        plan = dataclasses.replace(
-            plan, model="logistic", before=40, seeds=2, targets=(1, 2)
-        )
+    lengths = (settings.window, settings.longer_window)
+    rule = f"must be longer than window, {lengths[0]} rounds"
+    require(lengths[0] < lengths[1], "longer_window", rule, lengths[1])
+    plan = Plan.of(
+        settings,
+        DATA["cifar10"].samples,
+        lengths=lengths,
+        targets=settings.privacy_targets,
+        decays=True,
+        speeds=(1.0, settings.slow_factor),
+    )
     frame = _solved(context, plan, "Figure 9")
     # a window of N rounds, as in the paper, and a longer one
     short, long = (
-        _regimes(frame[frame["rounds"] == length]) for length in plan.lengths
+        _regimes(frame[frame["rounds"] == length], plan.speeds)
+        for length in plan.lengths
     )
     number, hidden = (
         _printed(context, "cifar10", printed) for printed in ("6.715e-3", "0.7829")
@@ -91,9 +97,10 @@ def updates_over_a_window(context: Context) -> Found:
         ]
     # the speed is a factor on the learning rate within the window
     moving = frame[(frame["rounds"] == plan.lengths[0]) & (frame["speed"] == 1.0)]
+    slow = _slow_rate(settings.slow_factor)
     checks += [
         _longer(short[OWN_RATE], long[OWN_RATE], plan.lengths),
-        _recovered(long[SLOW_RATE], f"{SLOW_RATE}, {plan.lengths[1]} rounds", number),
+        _recovered(long[slow], f"{slow}, {plan.lengths[1]} rounds"),
         _regularised(_means(moving, "regularised"), plan.targets[1:]),
         _exposed(frame),
     ]
@@ -101,36 +108,35 @@ def updates_over_a_window(context: Context) -> Found:
         " Updates that do not change: the sums that the server had seen, had every "
         "client sent its first update again."
     )
-    return Found(
-        tuple(checks), frame, words, _stated(plan, _BEFORE_UPDATES, _UPDATES.model)
-    )
+    words += _both_windows(context, plan, frame, settings.early_rounds)
+    return Found(tuple(checks), frame, words)
 
 
-def _stated(plan: Plan, before: int, model: str) -> tuple[Stated, ...]:
-    """Return the settings that the paper states for a training up to its window."""
-    return (
-        Stated("rounds before the window", before, plan.before, is_least=True),
-        Stated("model", model, plan.model),
-    )
-
-
-def _regimes(window: pd.DataFrame) -> dict[str, dict[str, list[float]]]:
+def _regimes(
+    window: pd.DataFrame, speeds: tuple[float, ...]
+) -> dict[str, dict[str, list[float]]]:
     """Return each scheme's mean errors for constant, slow and moving updates."""
-    moving, slow = (window[window["speed"] == speed] for speed in (1.0, SLOW))
+    moving, slow = (window[window["speed"] == speed] for speed in speeds)
     return {
-        FROZEN: _means(slow, "frozen"),
-        SLOW_RATE: _means(slow),
+        # tiny updates are rounding in float32, so those of the training are held still
+        FROZEN: _means(moving, "frozen"),
+        _slow_rate(speeds[1]): _means(slow),
         OWN_RATE: _means(moving),
     }
 
 
-def models_of_2021(context: Context) -> Found:
+def models_of_2021(context: Context, settings: Values) -> Found:
     """Return Figure 8 of the 2021 text: the same for the clients' models."""
-    plan = _MODELS
-    if context.fast:
-        plan = dataclasses.replace(plan, model="logistic", before=20)
+    target = settings.privacy_target
+    plan = Plan.of(
+        settings,
+        DATA["mnist"].samples,
+        lengths=(settings.window,),
+        targets=(target,),
+    )
     frame = _solved(context, plan, "Figure 8 of 2021", of_models=True)
-    means, still, two = _means(frame), _means(frame, "frozen"), label_of(2)
+    means, still = _means(frame), _means(frame, "frozen")
+    blocks = still[label_of(target)]
     guess = _means(frame, "unattacked")[RANDOM]
     number = _printed(context, "mnist", "1.72e-3")
     checks = (
@@ -141,6 +147,7 @@ def models_of_2021(context: Context) -> Found:
                 paper=f"{number}reconstructed",
                 ours=_words(frame_of_model[RANDOM]),
                 tolerance="each seed under 0.05",
+                depends=_REGIME,
             )
             for words, frame_of_model in (
                 ("models that do not change", still),
@@ -149,21 +156,21 @@ def models_of_2021(context: Context) -> Found:
         ),
         state(
             "a small error of models shows that T = 1",
-            min(still[two]) > SMALL,
-            paper="so the server can reconstruct all local models, as T = 1",
-            ours=f"T = 2, models that do not change: {_words(still[two])}",
-            tolerance="each seed of T = 2 over 0.05",
+            min(blocks) > SMALL,
+            paper="so the server can reconstruct all local models",
+            ours=f"T = {target}, models that do not change: {_words(blocks)}",
+            tolerance=f"each seed of T = {target} over 0.05",
             otherwise="undecided" if context.fast else "paper errs",
             note=(
                 "models of a round are nearly one: the mean of a block is near each of "
-                "its clients' models, which T = 2 hides; the AAAI text measures "
-                "updates instead"
+                f"its clients' models, which T = {target} hides; the AAAI text "
+                "measures updates instead"
             ),
+            depends=_REGIME,
         ),
         state(
             "the attack finds models better than the global model does",
             max(means[RANDOM]) < min(guess),
-            paper=f"{number}not discussed",
             ours=(
                 f"least squares {_words(means[RANDOM])}; the global model instead of "
                 f"each client's {_words(guess)}"
@@ -177,10 +184,11 @@ def models_of_2021(context: Context) -> Found:
     )
     words = _caption(context, plan, frame) + (
         " Error: of the model that each client would send at the window's start. "
-        "Dotted: the error of the global model, which the server has anyway. The "
-        "paper's mean is 1.72e-3."
+        "Dotted: the error of the global model, which the server has anyway."
     )
-    return Found(checks, frame, words, _stated(plan, _BEFORE_MODELS, _MODELS.model))
+    early = settings.early_rounds
+    words += _both_windows(context, plan, frame, early, of_models=True)
+    return Found(checks, frame, words)
 
 
 def _solved(
@@ -197,6 +205,8 @@ def _solved(
         start: Any = None
         # targets change fastest: all windows of a seed and a speed come in a row
         jobs = itertools.product(range(plan.seeds), plan.speeds, plan.targets)
+        windows = len(plan.speeds) * len(plan.targets) * plan.lengths[-1]
+        context.expect(plan.seeds * (plan.before + windows))
         stage = f"{name}: windows of {plan.lengths[-1]} rounds"
         for trial, speed, target in context.steps(stage, jobs):
             # all windows of a seed start from one training
@@ -212,6 +222,38 @@ def _solved(
         return rows_to_frame(rows)
 
     return context.once(("windows", plan, of_models), made)
+
+
+def _both_windows(
+    context: Context,
+    plan: Plan,
+    frame: pd.DataFrame,
+    early: int,
+    *,
+    of_models: bool = False,
+) -> str:
+    """Compare random selection's errors with those of a window that begins earlier."""
+    if early in (0, plan.before):
+        return ""
+    sooner = dataclasses.replace(
+        plan, before=early, lengths=plan.lengths[:1], targets=(1,), speeds=(1.0,)
+    )
+    other = _solved(context, sooner, "An earlier window", of_models=of_models)
+    at_once = (frame["rounds"] == plan.lengths[0]) & (frame["speed"] == 1.0)
+    parts = []
+    for window, before in ((frame[at_once], plan.before), (other, early)):
+        random = window[window["scheme"] == RANDOM].groupby("seed")
+        errors = ", ".join(f"{value:.3g}" for value in random["error"].mean())
+        motions = random["motion"].first()
+        parts.append(
+            f"{errors} in a window after {before:,} rounds (motion "
+            f"{motions.min():.2g} to {motions.max():.2g}, gain of the inverse "
+            f"{random['gain'].mean().min():.0f} to {random['gain'].mean().max():.0f})"
+        )
+    return (
+        f" Mean errors of random selection over {plan.lengths[0]} rounds by seed, "
+        f"{OWN_RATE}: {'; '.join(parts)}."
+    )
 
 
 def _means(frame: pd.DataFrame, column: str = "error") -> dict[str, list[float]]:
@@ -238,6 +280,7 @@ def _recovered(means: dict[str, list[float]], words: str, printed: str = "") -> 
         paper=f"{printed}the server reconstructs all updates",
         ours=_words(values),
         tolerance="each seed under 0.05",
+        depends=_REGIME,
     )
 
 
@@ -257,6 +300,7 @@ def _hidden(
         )
         if target == 2
         else "",
+        depends=_REGIME,
     )
 
 
@@ -274,6 +318,7 @@ def _exposed(frame: pd.DataFrame) -> Check:
             f"{hidden.min():.2g}"
         ),
         tolerance=f"exact; recovered: error under {RECOVERED:g}",
+        depends=(),
     )
 
 
@@ -287,7 +332,7 @@ def _longer(
     return state(
         f"random selection, sums of {lengths[1]} rounds instead of N = {lengths[0]}",
         bool((ratios > 1).all()),
-        paper="not discussed: a window of N rounds",
+        paper="not discussed: one window",
         ours=(
             f"{_words(long[RANDOM])} instead of {_words(short[RANDOM])}, by factors of "
             f"{ratios.min():.2g} to {ratios.max():.2g}"
@@ -326,9 +371,8 @@ def _caption(context: Context, plan: Plan, frame: pd.DataFrame) -> str:
         speeds = f" Learning rate in the window: times {rates}."
     return (
         f"{_MODELS_IN_WORDS[plan.model]} on {dataset.name} (accuracy "
-        f"{100 * frame['accuracy'].mean():.0f} %), {plan.num_clients} clients "
-        f"({plan.split.replace('_', ' ')}), {plan.cohort_size} per round, dropout "
-        f"rates .1 to .5 shuffled over the clients by each seed, {plan.seeds} seeds. "
+        f"{100 * frame['accuracy'].mean():.0f} %), {plan.population}, {plan.seeds} "
+        "seeds. "
         f"{plan.before} rounds of random selection at the rate {plan.rate:g}{fall}; "
         f"from there every scheme goes on at a rate that stays.{speeds} Sums learnt: "
         f"{sums} rounds. Motion: by how much of its length a client's update changes "
@@ -341,7 +385,10 @@ def _caption(context: Context, plan: Plan, frame: pd.DataFrame) -> str:
 
 _MODELS_IN_WORDS = {
     "lenet": "LeNet",
+    "smooth_lenet": "The small LeNet of Zhu et al.",
     "cnn": "The CNN",
+    "vgg11": "VGG-11",
+    "mlp": "An MLP",
     "logistic": "Softmax regression",
 }
 
@@ -393,33 +440,23 @@ def draw_errors_of_models(figure: Figure, data: pd.DataFrame) -> None:
 # A figure of our own: the error of least squares against motion, T and the
 # window's length.
 
-_MOTION = Plan(
-    "logistic",
-    "shards",
-    60_000,
-    100,
-    0.03,
-    False,
-    100,
-    (40, 45, 50, 60, 80),
-    5,
-    (1, 2, 4, 8),
-    (1.0, 0.1, 0.01, SLOW),
-)
 
-
-def error_against_motion(context: Context) -> Found:
+def error_against_motion(context: Context, settings: Values) -> Found:
     """Return the error against the speed of models, T and the window's length."""
-    plan = _MOTION
-    if context.fast:
-        plan = dataclasses.replace(
-            plan,
-            before=30,
-            lengths=(40, 60),
-            seeds=2,
-            targets=(1, 2),
-            speeds=(1.0, SLOW),
-        )
+    lengths, factors = settings.window_lengths, settings.rate_factors
+    for name, values in (("window_lengths", lengths), ("rate_factors", factors)):
+        is_sorted = tuple(sorted(set(values), reverse=name != "window_lengths"))
+        rule = "must have two values or more, in order"
+        require(is_sorted == values and len(values) > 1, name, rule, shown(values))
+    rule = "must begin with 1, the training's own rate"
+    require(factors[0] == 1.0, "rate_factors", rule, shown(factors))
+    plan = Plan.of(
+        settings,
+        DATA["mnist"].samples,
+        lengths=lengths,
+        targets=settings.privacy_targets,
+        speeds=factors,
+    )
     clients = _solved(context, plan, "Motion")
     each = ["scheme", "target", "speed", "rounds", "seed"]
     frame = clients.groupby(each, sort=False).mean(numeric_only=True).reset_index()
@@ -437,8 +474,9 @@ def error_against_motion(context: Context) -> Found:
 def _of_motion(frame: pd.DataFrame, plan: Plan) -> Iterator[Check]:
     first, last = plan.lengths[0], plan.lengths[-1]
     window = frame[frame["rounds"] == first]
-    fast, slow = (window[window["speed"] == speed] for speed in (1.0, SLOW))
-    still = frame[(frame["rounds"] == last) & (frame["speed"] == SLOW)]
+    slowest = plan.speeds[-1]
+    fast, slow = (window[window["speed"] == speed] for speed in (1.0, slowest))
+    still = frame[(frame["rounds"] == last) & (frame["speed"] == slowest)]
     frozen, ours = _means(still, "frozen"), _means(still)
     gaps = [
         abs(a - b)
@@ -485,14 +523,16 @@ def _of_motion(frame: pd.DataFrame, plan: Plan) -> Iterator[Check]:
 
 def _exposed_in_motion(clients: pd.DataFrame, plan: Plan) -> Check:
     """Judge the privacy engine's prediction on updates that hardly move."""
-    slow = clients[(clients["rounds"] == plan.lengths[-1]) & (clients["speed"] == SLOW)]
+    slowest = plan.speeds[-1]
+    is_last = clients["rounds"] == plan.lengths[-1]
+    slow = clients[is_last & (clients["speed"] == slowest)]
     fallen = slow["error"] < SMALL
     exposed, others = (
         float(fallen[slow["exposed"]].mean()),
         float(fallen[~slow["exposed"]].mean()),
     )
     return state(
-        f"who is predicted exposed is who is recovered, {SLOW_RATE}",
+        f"who is predicted exposed is who is recovered, {_slow_rate(slowest)}",
         exposed > 0.95 and others < 0.05,
         ours=f"{100 * exposed:.3g} % of {int(slow['exposed'].sum())} exposed clients, "
         f"{100 * others:.2g} % of {int((~slow['exposed']).sum())} others",

@@ -8,89 +8,87 @@ one scheme of each kind.
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from mrsa_jax import attacks, federated, privacy, selection
 from mrsa_jax._core.streams import Stream, as_key, fold
 from mrsa_jax.availability import assign_rates, independent
-from mrsa_papers.harness import Check, Found, interval, state
-from mrsa_papers.harness._context import RATES, Context, rows_to_frame
+from mrsa_papers.harness import Check, Found, Values, interval, state
+from mrsa_papers.harness._context import Context, rows_to_frame
 from mrsa_papers.harness._figures import SHADES, WARNING
 from mrsa_papers.harness._intervals import every
+from mrsa_papers.harness._items import NOT_DISCUSSED
+from mrsa_papers.harness._rows import DATA
+from mrsa_papers.harness._settings import shown
 from mrsa_papers.multiround import _windows as played
 from mrsa_papers.multiround._windows import RECOVERED, Plan, label_of, selector_of
+from mrsa_watch._base.errors import require
 
 if TYPE_CHECKING:
     from mrsa_papers.harness._figures import Axes, Figure, pd
 
-_PLAN = Plan("logistic", "shards", 60_000, 100, 0.03, False, 100, (40,), 1, (1,))
-_LOST = (0.0, 0.05)  # chance that a member of a cohort is lost before the sum
 _ERROR = "relative squared error of a client"
-_UNRELATED = 400  # entries of drawn updates
 
 
-class _Size(NamedTuple):
-    """The number of histories."""
-
-    trials: int
-    rounds: tuple[int, ...]
-
-
-_FULL, _FAST = _Size(10, (24, 32, 38, 40, 48)), _Size(6, (24, 32, 40))
-
-
-def exposed_and_recovered(context: Context) -> Found:
+def exposed_and_recovered(context: Context, settings: Values) -> Found:
     """Compare the clients that a history exposes with those that its sums recover."""
-    size = _FAST if context.fast else _FULL
-    plan = dataclasses.replace(_PLAN, before=30) if context.fast else _PLAN
-    updates = _updates(context, plan, size.trials)
-    selectors = _selectors(plan)
-    jobs = itertools.product(selectors, _LOST)
+    lengths = settings.num_rounds
+    rule = "must ascend"
+    require(tuple(sorted(set(lengths))) == lengths, "num_rounds", rule, shown(lengths))
+    plan = Plan.of(
+        settings,
+        DATA["mnist"].samples,
+        lengths=lengths[-1:],
+        targets=settings.privacy_targets,
+        seeds=settings.num_trials,
+    )
+    updates = _updates(context, plan, settings.dim)
+    selectors = _selectors(plan, settings.participation_rate)
+    jobs = itertools.product(selectors, (0.0, settings.loss_rate))
     rows: list[dict[str, Any]] = []
     for name, lost in context.steps("Exposure: histories to attack", jobs):
-        histories = _histories(context, plan, selectors[name], lost, size)
-        rows += _rows(name, lost, histories, updates, size)
+        histories = _histories(context, plan, selectors[name], lost)
+        rows += _rows(name, lost, histories, updates, lengths)
     frame = rows_to_frame(rows)
     checks = [_exact(frame, kind) for kind in updates]
     checks += [
         _by_leverage(frame),
-        *(_shared(frame, target) for target in (2, 4)),
-        _blocks(frame),
+        *(_shared(frame, target) for target in settings.privacy_targets),
+        _blocks(frame, settings.loss_rate),
     ]
     return Found(
         tuple(checks),
         frame,
         f"{len(frame.groupby(['scheme', 'lost', 'rounds', 'seed']))} histories of N = "
         f"{plan.num_clients}, K = {plan.cohort_size}: {', '.join(selectors)}; after "
-        f"{', '.join(map(str, size.rounds))} rounds; cohorts whole, or each member "
-        f"lost before the sum with chance {_LOST[1]:g}, which splits blocks. Trained "
-        f"updates: softmax regression on {context.images.name}, one sorted shard a "
-        f"client, {size.trials} seeds, at a model of {plan.before} rounds that does "
-        f"not move. Drawn updates: {_UNRELATED} independent normal entries. Left: "
+        f"{', '.join(map(str, lengths))} rounds; cohorts whole, or each member "
+        f"lost before the sum with chance {settings.loss_rate:g}, which splits blocks. "
+        f"Trained updates: {plan.model} on {context.images.name}, {plan.population}, "
+        f"{plan.seeds} seeds, at a model of {plan.before} rounds that does not move. "
+        f"Drawn updates: {settings.dim} independent normal entries. Left: "
         "errors of those predicted exposed (modulo drawn primes) and of all others. "
         "Right: error predicted by leverage against measured, of those not exposed.",
     )
 
 
-def _selectors(plan: Plan) -> dict[str, selection.Selector]:
+def _selectors(plan: Plan, chance: float) -> dict[str, selection.Selector]:
     n, k = plan.num_clients, plan.cohort_size
     return {
         played.RANDOM: selection.uniform(n, k),
         "Weighted random": selection.weighted(n, k),
-        "Bernoulli (0.1)": selection.bernoulli(n, 0.1),
-        **{label_of(target): selector_of(n, k, target) for target in (2, 4)},
+        f"Bernoulli ({chance:g})": selection.bernoulli(n, chance),
+        **{label_of(target): selector_of(n, k, target) for target in plan.targets[1:]},
     }
 
 
-def _updates(context: Context, plan: Plan, trials: int) -> dict[str, np.ndarray]:
+def _updates(context: Context, plan: Plan, dim: int) -> dict[str, np.ndarray]:
     """Return updates [trials, N, d] by kind: of trained models, and drawn."""
     rng = np.random.default_rng([context.seed, int(Stream.ATTACK)])
     trained = []
-    for trial in range(trials):
+    for trial in range(plan.seeds):
         start = played.trained_start(context, plan, trial)
         updates = federated.client_updates(
             start.key,
@@ -101,23 +99,23 @@ def _updates(context: Context, plan: Plan, trials: int) -> dict[str, np.ndarray]
             mesh=context.mesh,
         )
         trained.append(np.asarray(updates, np.float64))
-    drawn = rng.normal(size=(trials, plan.num_clients, _UNRELATED))
+    drawn = rng.normal(size=(plan.seeds, plan.num_clients, dim))
     return {"trained": np.stack(trained), "drawn": drawn}
 
 
 def _histories(
-    context: Context, plan: Plan, selector: selection.Selector, lost: float, size: _Size
+    context: Context, plan: Plan, selector: selection.Selector, lost: float
 ) -> np.ndarray:
     """Return the participation of each round, bool [trials, rounds, N]."""
     key = as_key(context.seed)
-    rates = assign_rates(key, RATES, plan.num_clients)
+    rates = assign_rates(key, plan.dropout_rates, plan.num_clients, plan.assignment)
     whole = np.asarray(
         selection.rollout_trials(
             fold(key, int(Stream.ATTACK)),
             selector,
             independent(rates),
-            size.rounds[-1],
-            size.trials,
+            plan.lengths[-1],
+            plan.seeds,
         )
     )
     # each member of a cohort is lost by itself, which parts blocks
@@ -130,12 +128,12 @@ def _rows(
     lost: float,
     histories: np.ndarray,
     updates: dict[str, np.ndarray],
-    size: _Size,
+    lengths: tuple[int, ...],
 ) -> list[dict[str, Any]]:
     """Attack the beginnings of some histories; return a row for each client of each."""
     first = np.asarray(privacy.first_exposure(histories))
     rows = []
-    for rounds in size.rounds:
+    for rounds in lengths:
         learnt = histories[:, :rounds]
         # exposure never ends, so the first round decides for every beginning
         exposed = (first >= 0) & (first < rounds)
@@ -230,7 +228,7 @@ def _shared(frame: pd.DataFrame, target: int) -> Check:
                 trained.plus(-wanted).lies_within(0.2),
             )
         ),
-        paper="above 1 - 1/T (Figure 9)" if target == 2 else "not stated",
+        paper="above 1 - 1/T (Figure 9)" if target == 2 else NOT_DISCUSSED,
         ours=(
             f"drawn {drawn.text('.3g')}, trained {trained.text('.3g')}; 1 - 1/T = "
             f"{wanted:g}"
@@ -245,7 +243,7 @@ def _shared(frame: pd.DataFrame, target: int) -> Check:
     )
 
 
-def _blocks(frame: pd.DataFrame) -> Check:
+def _blocks(frame: pd.DataFrame, chance: float) -> Check:
     whole = frame[frame["scheme"].str.startswith("Multi")]
     split = float(whole[whole["lost"] > 0]["exposed"].mean())
     exposed_in_whole = int(whole[whole["lost"] == 0]["exposed"].sum())
@@ -255,9 +253,10 @@ def _blocks(frame: pd.DataFrame) -> Check:
         paper="T of Theorem 1 assumes that a block comes or stays away as one",
         ours=(
             f"{exposed_in_whole} exposed with whole blocks, {100 * split:.0f} % of the "
-            f"clients where each is lost with chance {_LOST[1]:g}"
+            f"clients where each is lost with chance {chance:g}"
         ),
         tolerance="none with whole blocks, some with split ones",
+        depends=(),
     )
 
 

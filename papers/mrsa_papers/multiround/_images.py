@@ -32,19 +32,24 @@ from mrsa_jax import (
 )
 from mrsa_jax._core.arrays import on_device
 from mrsa_jax._core.streams import Stream, fold
-from mrsa_papers.harness import Context, image_as_cells, interval, rows_to_frame
+from mrsa_papers.harness import (
+    Context,
+    Values,
+    image_as_cells,
+    interval,
+    rows_to_frame,
+)
 from mrsa_papers.harness._figures import MARKERS, SHADES, draw_image_grid, in_turn
 from mrsa_papers.harness._items import Check, Found, state
+from mrsa_papers.harness._settings import shown
 from mrsa_papers.multiround._windows import selector_of
+from mrsa_watch._base.errors import require
 
 if TYPE_CHECKING:
     from mrsa_papers.harness._figures import Axes, Figure, pd
 
 PADDED = "one padded upload"
-_TARGETS = (1, 2, 4)
-_CLIENTS, _COHORT, _ROUNDS = 16, 8, 80
-_LEVELS, _SHOWN, _RATE = 2**16, 8, 0.1
-_RATES = (1.0, 0.1, 0.01, 1e-3, 1e-4, 1e-5)  # of the server, where models move
+_LEVELS, _SHOWN = 2**16, 8
 # weight of the total variation: a hundred times more halves the PSNR
 _SMOOTHNESS = 1e-5
 _TOGETHER = (
@@ -58,6 +63,7 @@ _RECOGNISED = 18.0  # dB from which a digit is read without doubt
 class _Ground(NamedTuple):
     """The clients' data and the server's model of one seed."""
 
+    settings: Values
     seed: int
     key: Any
     model: Any
@@ -67,17 +73,33 @@ class _Ground(NamedTuple):
     updates: np.ndarray
 
 
-def images_from_sums(context: Context) -> Found:
+def _check(settings: Values, *targets: int) -> None:
+    """Raise unless the clients can be parted into the item's blocks."""
+    clients, cohort = settings.num_clients, settings.cohort_size
+    rule = f"must be at most num_clients, {clients}"
+    require(cohort <= clients, "cohort_size", rule, cohort)
+    name = (
+        "privacy_targets" if "privacy_targets" in vars(settings) else "privacy_target"
+    )
+    for target in targets:
+        rule = f"must divide num_clients, {clients}, and cohort_size, {cohort}"
+        require(clients % target == 0 == cohort % target, name, rule, target)
+    require(len(set(targets)) == len(targets), name, "must not name a T twice")
+
+
+def images_from_sums(context: Context, settings: Values) -> Found:
     """Return Figures 1 and 10.
 
     Images from the sums of random selection and of blocks of T.
     """
-    seeds, steps = (3, 200) if context.fast else (4, 1000)
+    targets = settings.privacy_targets
+    _check(settings, *targets)
+    steps = settings.num_steps
     attack = attacks.gradient_inversion(num_steps=steps, smoothness=_SMOOTHNESS)
     rows: list[dict[str, Any]] = []
-    jobs = itertools.product(range(seeds), (*_TARGETS, None))
+    jobs = itertools.product(range(settings.num_seeds), (1, *targets, None))
     for seed, target in context.steps("Figures 1 and 10: inversions", jobs):
-        ground = _ground(context, seed)
+        ground = _ground(context, settings, seed)
         if target is None:
             rows += _from_upload(ground, attack)
             continue
@@ -86,40 +108,47 @@ def images_from_sums(context: Context) -> Found:
         rows += _from_sums(ground, target, attack)
     frame = rows_to_frame(rows)
     caption = (
-        f"{_clients_in_words(context, seeds)}; the small LeNet of Zhu et al. at its "
-        f"start, updates of one step, the same in all of {_ROUNDS} rounds with K = "
-        f"{_COHORT} and dropout rate .1, quantized to {_LEVELS:,} levels and summed in "
-        f"the ring. Least squares, then {steps:,} iterations of signed Adam on the "
-        "cosine, with labels told from the last layer's bias: for one image, as the "
-        "paper does, or for T of them, then matched with the originals. The paper "
-        "shows one image of CIFAR-10 and prints no numbers."
+        f"{_clients_in_words(context, settings)}; the small LeNet of Zhu et al. at its "
+        f"start, updates of one step, the same in all of {settings.num_rounds} rounds "
+        f"with K = {settings.cohort_size} and dropout rate {settings.dropout_rate:g}, "
+        f"quantized to {_LEVELS:,} levels and summed in the ring. Least squares, then "
+        f"{steps:,} iterations of signed Adam on the cosine, with labels told from the "
+        "last layer's bias: for one image, as the paper does, or for T of them, then "
+        "matched with the originals. The paper shows one image of CIFAR-10 and prints "
+        "no numbers."
     )
-    return Found(tuple(_checks(frame)), frame, caption)
+    return Found(tuple(_checks(frame, targets)), frame, caption)
 
 
-def images_against_motion(context: Context) -> Found:
+def images_against_motion(context: Context, settings: Values) -> Found:
     """Return the quality of images from sums whose models move between rounds."""
-    seeds, steps = (3, 150) if context.fast else (3, 600)
-    rates = (None, _RATES[0], _RATES[-1]) if context.fast else (None, *_RATES)
+    targets = (1, settings.privacy_target)
+    _check(settings, *targets[1:])
+    steps, speeds = settings.num_steps, settings.server_rates
+    rule = "must be two rates or more, falling"
+    is_falling = tuple(sorted(set(speeds), reverse=True)) == speeds and len(speeds) > 1
+    require(is_falling, "server_rates", rule, shown(speeds))
     attack = attacks.gradient_inversion(num_steps=steps, smoothness=_SMOOTHNESS)
     rows: list[dict[str, Any]] = []
-    jobs = itertools.product(range(seeds), rates, _TARGETS[:2])
+    jobs = itertools.product(range(settings.num_seeds), (None, *speeds), targets)
     for seed, rate, target in context.steps("images against motion: inversions", jobs):
-        rows += _from_moving_sums(_ground(context, seed), target, rate, attack)
+        ground = _ground(context, settings, seed)
+        rows += _from_moving_sums(ground, target, rate, attack)
     frame = rows_to_frame(rows)
     caption = (
-        f"{_clients_in_words(context, seeds)}; the small LeNet trained over {_ROUNDS} "
-        f"rounds, all of them one window, by a server that adds {_RATES[-1]:g} to "
-        f"{_RATES[0]:g} of the mean update; {steps:,} iterations on what least squares "
-        "makes of it, for one image (T = 1) or two (T = 2). Motion: mean squared "
-        "distance of a client's updates from their mean, relative to its square. "
-        "Dashed: updates that never change."
+        f"{_clients_in_words(context, settings)}; the small LeNet trained over "
+        f"{settings.num_rounds} rounds, all of them one window, by a server that adds "
+        f"{speeds[-1]:g} to {speeds[0]:g} of the mean update; {steps:,} iterations on "
+        f"the estimates of least squares, for T images (T = 1 and {targets[1]}). "
+        "Motion: mean squared distance of a client's updates from their mean, relative "
+        "to its square. Dashed: updates that never change."
     )
-    return Found(tuple(_motion_checks(frame)), frame, caption)
+    return Found(tuple(_motion_checks(frame, targets)), frame, caption)
 
 
-def _clients_in_words(context: Context, seeds: int) -> str:
-    return f"{context.images.name} ({_CLIENTS} clients of one image, {seeds} seeds)"
+def _clients_in_words(context: Context, settings: Values) -> str:
+    clients, seeds = settings.num_clients, settings.num_seeds
+    return f"{context.images.name} ({clients} clients of one image, {seeds} seeds)"
 
 
 def _from_moving_sums(
@@ -128,7 +157,7 @@ def _from_moving_sums(
     played = _played(ground, target, rate)
     solved = attacks.least_squares(played.view.participation, played.view.aggregates)
     errors = attacks.reconstruction_error(played.sent, solved)
-    motion = np.zeros(_CLIENTS) if rate is None else played.change
+    motion = np.zeros(len(errors)) if rate is None else played.change
     blocks, images = _inverted_blocks(ground, solved, target, attack)
     rows = _scored(ground, f"T = {target}", blocks, images, is_shown=False)
     return [
@@ -143,7 +172,7 @@ def _from_moving_sums(
     ]
 
 
-def _motion_checks(frame: pd.DataFrame) -> Iterator[Check]:
+def _motion_checks(frame: pd.DataFrame, targets: tuple[int, ...]) -> Iterator[Check]:
     fastest = frame["rate"].max()
     slowest = frame.loc[frame["rate"] > 0, "rate"].min()
 
@@ -151,7 +180,7 @@ def _motion_checks(frame: pd.DataFrame) -> Iterator[Check]:
         rows = frame[(frame["rate"] == rate) & (frame["target"] == target)]
         return rows.groupby("seed")["psnr"].mean().to_numpy()
 
-    for target in _TARGETS[:2]:
+    for target in targets:
         still = by_seed(0.0, target)
         lost = interval(still - by_seed(fastest, target))
         near = interval(still - by_seed(slowest, target))
@@ -177,18 +206,24 @@ def _motion_checks(frame: pd.DataFrame) -> Iterator[Check]:
         )
 
 
-def _ground(context: Context, seed: int) -> _Ground:
-    return context.once(("ground", seed), functools.partial(_new_ground, context, seed))
+def _ground(context: Context, settings: Values, seed: int) -> _Ground:
+    made = functools.partial(_new_ground, context, settings, seed)
+    names = ("num_clients", "cohort_size", "num_rounds", "dropout_rate")
+    given = tuple(settings[name] for name in (*names, "learning_rate"))
+    return context.once(("ground", seed, given), made)
 
 
-def _new_ground(context: Context, seed: int) -> _Ground:
-    dataset = context.images
+def _new_ground(context: Context, settings: Values, seed: int) -> _Ground:
+    dataset, count = context.images, settings.num_clients
+    held = len(dataset.train_labels)
+    rule = f"must be at most {held}, the data set's training samples"
+    require(count <= held, "num_clients", rule, count)
     key = context.key(seed)
     # a client per sample, of which the first are taken
     clients = data.iid(
         fold(key, int(Stream.PARTITION)), dataset, len(dataset.train_labels)
     )
-    chosen = np.asarray(clients.indices)[:_CLIENTS, 0]
+    chosen = np.asarray(clients.indices)[:count, 0]
     images, labels = dataset.train_inputs[chosen], dataset.train_labels[chosen]
     low, high = float(images.min()), float(images.max())
     # PSNR is defined for values in [0, 1]
@@ -196,33 +231,34 @@ def _new_ground(context: Context, seed: int) -> _Ground:
     dealt = data.ClientData(
         inputs=on_device(images),
         labels=on_device(labels, jnp.int32),
-        indices=jnp.arange(_CLIENTS, dtype=jnp.int32)[:, None],
-        sizes=jnp.ones(_CLIENTS, jnp.int32),
+        indices=jnp.arange(count, dtype=jnp.int32)[:, None],
+        sizes=jnp.ones(count, jnp.int32),
         num_classes=dataset.num_classes,
     )
     model = federated.smooth_lenet(dataset.num_classes)
     parameters = federated.initial_parameters(key, model, images.shape[1:])
-    trainer = federated.local_sgd(model, _RATE, batch_size=1)
+    trainer = federated.local_sgd(model, settings.learning_rate, batch_size=1)
     updates = np.asarray(
         federated.client_updates(key, model, parameters, dealt, trainer)
     )
-    return _Ground(seed, key, model, parameters, dealt, images, updates)
+    return _Ground(settings, seed, key, model, parameters, dealt, images, updates)
 
 
 def _played(ground: _Ground, target: int, rate: float | None) -> Any:
     """Return all rounds' sums; of updates that never change where the rate is None."""
-    selector, online = (
-        selector_of(_CLIENTS, _COHORT, target),
-        availability.independent(0.1),
+    settings = ground.settings
+    selector = selector_of(settings.num_clients, settings.cohort_size, target)
+    online = availability.independent(settings.dropout_rate)
+    history = np.asarray(
+        selection.rollout(ground.key, selector, online, settings.num_rounds)
     )
-    history = np.asarray(selection.rollout(ground.key, selector, online, _ROUNDS))
     # updates of a model that moves may grow
     # nothing may be clipped, which would be another experiment
     clip = float(np.abs(ground.updates).max()) * (1.001 if rate is None else 3)
     words = np.asarray(jax.random.key_data(ground.key))
     aggregator = secagg.ring_average(
         quantize.stochastic(_LEVELS, clip),
-        _COHORT,
+        settings.cohort_size,
         ground.updates.shape[1],
         key_material=f"reproduce images {target} {rate} {words.tolist()}".encode(),
     )
@@ -232,7 +268,7 @@ def _played(ground: _Ground, target: int, rate: float | None) -> Any:
         ground.parameters,
         ground.clients,
         history,
-        trainer=federated.local_sgd(ground.model, _RATE, batch_size=1),
+        trainer=federated.local_sgd(ground.model, settings.learning_rate, batch_size=1),
         aggregator=aggregator,
         is_frozen=rate is None,
         server_rate=rate or 0.0,
@@ -268,7 +304,7 @@ def _inverted_blocks(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the members of each block of T, and the T images behind its mean."""
     # batch partitioning's blocks are neighbours
-    blocks = np.arange(_CLIENTS).reshape(-1, target)
+    blocks = np.arange(len(ground.images)).reshape(-1, target)
     # estimates within a block are equal up to rounding
     means = np.asarray([solved[block].mean(axis=0) for block in blocks])
     view = attacks.views.UpdateView(
@@ -335,10 +371,10 @@ def _originals(ground: _Ground) -> list[dict[str, Any]]:
     """Return the originals in the figure, and the guess of a blind server."""
     mean = np.broadcast_to(ground.images.mean(axis=0), ground.images.shape)
     rows = _scored(
-        ground, "mean of all images", np.arange(_CLIENTS)[:, None], mean[:, None]
+        ground, "mean of all images", np.arange(len(mean))[:, None], mean[:, None]
     )
     if ground.seed == 0:
-        clients_shown = range(min(_SHOWN, _CLIENTS))
+        clients_shown = range(min(_SHOWN, len(mean)))
         rows += [
             {
                 "seed": 0,
@@ -361,7 +397,7 @@ def _name(target: int, *, together: bool = False) -> str:
     )
 
 
-def _checks(frame: pd.DataFrame) -> Iterator[Check]:
+def _checks(frame: pd.DataFrame, targets: tuple[int, ...]) -> Iterator[Check]:
     def by_seed(name: str, column: str = "psnr") -> np.ndarray:
         return frame[frame["seen"] == name].groupby("seed")[column].mean().to_numpy()
 
@@ -378,7 +414,7 @@ def _checks(frame: pd.DataFrame) -> Iterator[Check]:
         "clients predicted exposed",
         tolerance=f"a mean PSNR over {_RECOGNISED:g} dB, 95 % interval over seeds",
     )
-    for target in _TARGETS[1:]:
+    for target in targets:
         exposed = int(frame[frame["seen"] == _name(target)]["exposed"].sum())
         for together in (False, True):
             block_scores = by_seed(_name(target, together=together))

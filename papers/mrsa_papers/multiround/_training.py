@@ -21,6 +21,7 @@ from mrsa_jax import data, federated, quantize, secagg, selection
 from mrsa_jax.availability import assign_rates, independent
 from mrsa_papers.harness._context import (
     RATES,
+    TARGETS,
     Context,
     Experiment,
     rows_to_frame,
@@ -31,9 +32,6 @@ from mrsa_papers.harness._intervals import late_accuracy
 
 if TYPE_CHECKING:
     import pandas as pd
-
-GRID = (0.1, 0.03, 0.01, 0.003, 0.001, 0.0003, 0.0001)
-"""Learning rates of which the paper takes the best for each scheme."""
 
 LATE = 0.2
 """Share of the rounds, the last ones, over whose tests an accuracy is a mean.
@@ -62,13 +60,15 @@ class Setting:
         every: Rounds between two tests.
         batch: The paper's minibatch.
         samples: Training samples of the paper's data set.
-        rate: Learning rate of all schemes; None to take the best of the grid for each.
-        decays: Whether the rate falls to .4 of itself after 400 and after 800 of 1000
-            rounds.
+        rates: Learning rates, falling, of which each scheme takes the best.
+        decays: Whether the rate falls, as in `schedule`.
         num_clients: N.
         cohort_size: K.
-        dropouts: Which clients get which dropout rates of .1 to .5: `"shuffled"` over
-            them, or by `"label"` (clients of label 0 .1, of the last label .5).
+        dropouts: Which clients get which dropout rates: `"shuffled"` over them, or by
+            `"label"` (clients of label 0 the first, of the last label the last).
+        targets: T of the blocks.
+        dropout_rates: Spread over the clients.
+        searched: N and K at which the best learning rate is searched.
     """
 
     panel: str
@@ -78,11 +78,19 @@ class Setting:
     every: int
     batch: int
     samples: int
-    rate: float | None
+    rates: tuple[float, ...]
     decays: bool
     num_clients: int = 120
     cohort_size: int = 12
     dropouts: Literal["shuffled", "label"] = "shuffled"
+    targets: tuple[int, ...] = TARGETS
+    dropout_rates: tuple[float, ...] = RATES
+    searched: tuple[int, int] = (120, 12)
+
+    @property
+    def schemes(self) -> dict[str, selection.Selector]:
+        """Its selectors by label."""
+        return schemes_for(self.num_clients, self.cohort_size, self.targets)
 
     def minibatch(self, dataset: data.Dataset) -> int:
         """Return the minibatch that keeps the paper's number of local steps.
@@ -96,11 +104,13 @@ class Setting:
     def schedule(self) -> federated.RateSchedule | None:
         """The rate's factor by round.
 
-        .4 of itself after 400 and again after 800 of 1000.
+        .4 of itself after 400 rounds and again after 800, or after 40 % and 80 % of
+        fewer than 1000.
         """
         if not self.decays:
             return None
-        return federated.decay_at([self.rounds * share // 10 for share in (4, 8)], 0.4)
+        rounds = min(self.rounds, 1000)
+        return federated.decay_at([rounds * share // 10 for share in (4, 8)], 0.4)
 
     def clients(self, key: Key[Array, ""], dataset: data.Dataset) -> data.ClientData:
         """Spread a data set over the clients."""
@@ -133,9 +143,9 @@ class Setting:
         Who has which dropout rate is the seed's own.
         """
         chosen = (
-            data.label_dropout_rates(clients, RATES)
+            data.label_dropout_rates(clients, self.dropout_rates)
             if self.dropouts == "label"
-            else assign_rates(key, RATES, self.num_clients)
+            else assign_rates(key, self.dropout_rates, self.num_clients)
         )
         return np.asarray(
             selection.rollout(key, selector, independent(chosen), self.rounds)
@@ -183,20 +193,35 @@ def curves(context: Context, setting: Setting, seeds: int) -> pd.DataFrame:
     return context.once(("curves", seeds, setting), made)
 
 
+def rounds_to_train(settings: Sequence[Setting], seeds: int) -> int:
+    """Return about how many rounds some panels train, the search of rates included.
+
+    A search ends at the first fall, mostly after three rates.
+    """
+    whole = sum(seeds * len(each.schemes) * each.rounds for each in settings)
+    searches = {
+        each.split: min(3, len(each.rates)) * len(each.schemes) * each.rounds
+        for each in settings
+        if len(each.rates) > 1
+    }
+    return whole + sum(searches.values())
+
+
 def best_rates(context: Context, setting: Setting, pilot: int) -> dict[str, float]:
     """Return each scheme's learning rate.
 
-    The setting's, or the best of the grid on seed `pilot`.
-    The grid is searched from its largest rate down, until a rate is worse than the best
-    before it: rates far below the best learn nothing in so few rounds. Other N and K,
-    and other dropout rates, take the rates found for N = 120, K = 12 and shuffled ones.
+    The only one of the setting's, or the best of them on seed `pilot`.
+    They are searched from the largest down, until a rate is worse than the best before
+    it: rates far below the best learn nothing in so few rounds. Other N and K take the
+    rates found at `Setting.searched`, and other assignments those of shuffled ones.
     """
-    labels = list(schemes_for(setting.num_clients, setting.cohort_size))
-    if setting.rate is not None:
-        return dict.fromkeys(labels, setting.rate)
+    labels = list(setting.schemes)
+    if len(setting.rates) == 1:
+        return dict.fromkeys(labels, setting.rates[0])
     # one search serves all panels of a split
+    clients, cohort = setting.searched
     base = dataclasses.replace(
-        setting, panel="", num_clients=120, cohort_size=12, dropouts="shuffled"
+        setting, panel="", num_clients=clients, cohort_size=cohort, dropouts="shuffled"
     )
 
     def score(label: str, rate: float) -> float:
@@ -210,7 +235,8 @@ def best_rates(context: Context, setting: Setting, pilot: int) -> dict[str, floa
     def made() -> dict[str, float]:
         steps = context.steps(f"{setting.panel}: learning rates", labels)
         return {
-            step: largest_peak(GRID, functools.partial(score, step)) for step in steps
+            step: largest_peak(setting.rates, functools.partial(score, step))
+            for step in steps
         }
 
     return context.once(("rates", pilot, base), made)
@@ -272,7 +298,7 @@ def _train(
     """Train one scheme on some seeds; yield a row for each test."""
     experiment = setting.experiment(context, rate)
     clients = [experiment.clients(trial) for trial in trials]
-    selector = schemes_for(setting.num_clients, setting.cohort_size)[scheme]
+    selector = setting.schemes[scheme]
     histories = [
         setting.history(context.key(trial), selector, dealt)
         for trial, dealt in zip(trials, clients, strict=True)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
@@ -19,8 +19,10 @@ from jaxtyping import Array, Key
 from mrsa_jax import attacks, data, federated, privacy, quantize, secagg, selection
 from mrsa_jax._core.streams import fold
 from mrsa_jax.availability import assign_rates, independent
+from mrsa_papers.harness import Values
 from mrsa_papers.harness._context import RATES, Context
 from mrsa_papers.multiround._training import Setting, ring_of
+from mrsa_watch._base.errors import require
 
 RANDOM = "Random"
 
@@ -49,8 +51,8 @@ class Plan:
         samples: Training samples of the paper's data set.
         batch: The paper's minibatch.
         rate: Learning rate of the training.
-        decays: Whether it falls to .4 of itself at 40 % and 80 % of the rounds before
-            the window; within the window it stays.
+        decays: Whether it falls to .4 of itself twice before the window, as in
+            `Setting.schedule`; within the window it stays.
         before: Rounds before the window.
         lengths: Rounds of the windows, ascending: each is the beginning of the next.
         seeds: How many trainings.
@@ -58,6 +60,8 @@ class Plan:
         speeds: Factors on the learning rate within the window.
         num_clients: N.
         cohort_size: K.
+        dropout_rates: Spread over the clients.
+        assignment: How they are spread.
     """
 
     model: str
@@ -73,6 +77,74 @@ class Plan:
     speeds: tuple[float, ...] = (1.0,)
     num_clients: int = 40
     cohort_size: int = 8
+    dropout_rates: tuple[float, ...] = RATES
+    assignment: Literal["shuffled", "cyclic", "sorted"] = "shuffled"
+
+    @classmethod
+    def of(
+        cls,
+        settings: Values,
+        samples: int,
+        *,
+        lengths: tuple[int, ...],
+        targets: tuple[int, ...],
+        decays: bool = False,
+        speeds: tuple[float, ...] = (1.0,),
+        seeds: int | None = None,
+    ) -> Plan:
+        """Return the plan of an item's settings, or raise where it makes no sense.
+
+        Args:
+            settings: Of the item.
+            samples: Training samples of the paper's data set.
+            lengths: Rounds of the windows, ascending.
+            targets: T of the blocks; random selection comes first.
+            decays: As in the attributes.
+            speeds: As in the attributes.
+            seeds: How many trainings; the setting's where None.
+        """
+        clients, cohort = settings.num_clients, settings.cohort_size
+        rule = f"must be at most num_clients, {clients}"
+        require(cohort <= clients, "cohort_size", rule, cohort)
+        name = "privacy_targets"
+        if "privacy_target" in vars(settings):
+            name = "privacy_target"
+        for target in targets:
+            rule = f"must divide num_clients, {clients}, and cohort_size, {cohort}"
+            divides = clients % target == 0 == cohort % target
+            require(divides, name, rule, target)
+        require(len(set(targets)) == len(targets), name, "must not name a T twice")
+        return cls(
+            settings.model,
+            settings.partition,
+            samples,
+            settings.batch_size,
+            settings.learning_rate,
+            decays,
+            settings.rounds_before,
+            lengths,
+            settings.num_seeds if seeds is None else seeds,
+            (1, *targets),
+            speeds,
+            clients,
+            cohort,
+            settings.dropout_rates,
+            settings.assignment,
+        )
+
+    @property
+    def population(self) -> str:
+        """Its clients, cohort and dropout rates, in words for a caption."""
+        rates = ", ".join(f"{rate:g}" for rate in self.dropout_rates)
+        spread = {
+            "shuffled": "shuffled over the clients by each seed",
+            "cyclic": "in turn over the clients",
+            "sorted": "ascending over the clients",
+        }[self.assignment]
+        return (
+            f"{self.num_clients} clients ({self.split.replace('_', ' ')}), "
+            f"{self.cohort_size} per round, dropout rates {rates} {spread}"
+        )
 
     @property
     def setting(self) -> Setting:
@@ -85,7 +157,7 @@ class Plan:
             every=self.before,
             batch=self.batch,
             samples=self.samples,
-            rate=self.rate,
+            rates=(self.rate,),
             decays=self.decays,
             num_clients=self.num_clients,
             cohort_size=self.cohort_size,
@@ -191,7 +263,8 @@ def trained_start(context: Context, plan: Plan, trial: int) -> Start:
 def _history(key: Key[Array, ""], plan: Plan, target: int) -> np.ndarray:
     """Return the participation before the window and in the longest window."""
     selector = selector_of(plan.num_clients, plan.cohort_size, target)
-    available = independent(assign_rates(key, RATES, plan.num_clients))
+    rates = assign_rates(key, plan.dropout_rates, plan.num_clients, plan.assignment)
+    available = independent(rates)
     return np.asarray(
         selection.rollout(key, selector, available, plan.before + plan.lengths[-1])
     )
@@ -239,7 +312,7 @@ def played_window(
         initial_parameters=start.parameters,
         keep_aggregates=True,
     )
-    seen = federated.train(key, training, mesh=context.mesh)
+    seen = federated.train(key, training, mesh=context.mesh, progress=context.counted())
     learnt = np.asarray(seen.participation)
     sums = np.zeros((len(learnt), updates.shape[1]), np.float32)
     sums[learnt.any(axis=1)] = seen.aggregates

@@ -1,0 +1,205 @@
+"""Trainings of items that are kept: what names them, and items that were interrupted."""
+
+from __future__ import annotations
+
+import dataclasses
+import pathlib
+from typing import Any
+
+import pandas as pd
+import pytest
+from inside import inside
+
+import mrsa_jax as mj
+from mrsa_jax import federated
+from mrsa_jax.study._progress import Silent
+from mrsa_papers import ReproduceConfig, _driver, run_and_save
+from mrsa_papers._config import with_settings
+from mrsa_papers.harness import Context
+from mrsa_papers.harness._trainings import Trainings
+
+training = inside("multiround.table5").training
+BASE = training.Setting(
+    "IID",
+    "logistic",
+    "iid",
+    4,
+    2,
+    50,
+    50_000,
+    (0.1,),
+    True,
+    num_clients=12,
+    cohort_size=6,
+    targets=(2,),
+)
+SMALL = {
+    "num_clients": 12,
+    "cohort_size": 4,
+    "privacy_targets": (2,),
+    "window_lengths": (6, 8),
+    "rate_factors": (1.0, 0.1),
+    "rounds_before": 5,
+    "num_seeds": 3,
+}
+
+
+class Named(Trainings):
+    """Trainings whose folders' names are noted."""
+
+    def of(self, *parts: Any) -> federated.Checkpoints:
+        """Note the name."""
+        place = super().of(*parts)
+        self.name = place.directory.name
+        return place
+
+
+def _name(
+    folder: pathlib.Path,
+    setting: training.Setting = BASE,
+    *,
+    scheme: str = "Random",
+    rate: float = 0.1,
+    seed: int = 0,
+    trial: int = 0,
+) -> str:
+    kept = Named(folder)
+    context = Context(seed, dataset="digits", trainings=kept)
+    list(training._train(context, setting, scheme, [trial], rate))
+    return kept.name
+
+
+@pytest.mark.long
+def test_everything_that_a_training_is_made_of_names_it(
+    tmp_path: pathlib.Path,
+) -> None:
+    def other(**fields: Any) -> str:
+        return _name(tmp_path, dataclasses.replace(BASE, **fields))
+
+    names = [
+        _name(tmp_path),
+        _name(tmp_path, scheme="User partition"),
+        _name(tmp_path, rate=0.2),
+        _name(tmp_path, seed=1),
+        _name(tmp_path, trial=1),
+        other(decays=False),
+        other(rounds=6),
+        other(every=1),
+        other(batch=5_000),
+        other(split="shards"),
+        other(model="mlp"),
+        other(dropout_rates=(0.3,)),
+        other(cohort_size=4),
+    ]
+    assert len(set(names)) == len(names)
+    assert _name(tmp_path) == names[0]
+
+
+class Interruption(Exception):
+    """An interruption between two trainings."""
+
+
+class Interrupting(Silent):
+    """Progress that ends in an exception when as many steps are done."""
+
+    def __init__(self, steps: int) -> None:
+        """Note the number of steps."""
+        self.steps = steps
+
+    def update(self, done: int, total: int) -> None:
+        """Interrupt."""
+        if done >= self.steps:
+            raise Interruption
+
+
+@pytest.mark.long
+def test_an_interrupted_item_resumes_and_equals_one_run(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After the first of three trainings, and again after the second."""
+    trained: list[int] = []
+    train_many = federated.train_many
+
+    def counted(*args: Any, progress: Any = None, **words: Any) -> Any:
+        rounds: list[int] = []
+        results = train_many(
+            *args, progress=lambda done, _: rounds.append(done), **words
+        )
+        trained.append(len(rounds))
+        return results
+
+    monkeypatch.setattr(federated, "train_many", counted)
+
+    def config(name: str, **words: Any) -> ReproduceConfig:
+        out = tmp_path / name
+        plain = ReproduceConfig(
+            ("multiround.motion",), dataset="digits", out=out, **words
+        )
+        return with_settings(plain, SMALL)
+
+    # two speeds and two schemes: four steps for each seed, of which the first trains
+    for steps in (4, 8):
+        with pytest.raises(Interruption):
+            run_and_save(config("torn"), Interrupting(steps))
+        assert list((tmp_path / "torn" / "items" / "trainings").iterdir())
+    torn = run_and_save(config("torn"))
+    whole = run_and_save(config("whole"))
+    # a training that is kept trains no round again
+    assert [bool(rounds) for rounds in trained] == [
+        *(True,),
+        *(False, True),
+        *(False, False, True),
+        *(True, True, True),
+    ]
+    assert torn.items[0].item.checks == whole.items[0].item.checks
+    frames = [
+        pd.read_csv(tmp_path / name / "items" / "multiround.motion" / "motion.csv")
+        for name in ("torn", "whole")
+    ]
+    pd.testing.assert_frame_equal(*frames, check_exact=True)
+    assert not (tmp_path / "torn" / "items" / "trainings").exists()
+    # made again from the start where asked
+    before = len(trained)
+    run_and_save(config("whole", overwrite=True))
+    assert all(trained[before:])
+
+
+@pytest.mark.long
+def test_a_damaged_training_is_named_and_not_used(
+    tmp_path: pathlib.Path,
+) -> None:
+    _name(tmp_path)
+    (place,) = tmp_path.iterdir()
+    (step,) = place.iterdir()
+    state = step / "state.npz"
+    state.write_bytes(state.read_bytes()[:-9])
+    with pytest.raises(mj.MrsaError, match="damaged"):
+        _name(tmp_path)
+
+
+def test_the_time_that_is_left_is_timed_after_the_first_rounds(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Of 3 trainings of 100 rounds, at 2 s per round and 30 s to compile."""
+    clock = [0.0]
+    monkeypatch.setattr(_driver.time, "perf_counter", lambda: clock[0])
+    target = ("multiround", "table5")
+    overall = _driver.Overall(Silent(), {target: 60.0})
+    context = Context(progress=overall)
+    overall.begin(target)
+    context.expect(300)
+    # nothing is timed yet: the catalogue's
+    assert overall.seconds_left() == 60.0
+    for training_number in range(3):
+        tell = context.counted()
+        clock[0] += 30.0
+        tell(1, 100)
+        for done in range(2, 101):
+            clock[0] += 2.0
+            tell(done, 100)
+            if done == 3:
+                assert overall.seconds_left() == 2.0 * (297 - 100 * training_number)
+    assert overall.seconds_left() == 0.0
+    # the next item begins without what this one has measured
+    overall.begin(target)
+    assert overall.seconds_left() > 0.0
