@@ -700,6 +700,16 @@ def hetero_rows() -> dict[str, Row]:
             SURVIVORS[:, :2],
             RATES,
         ),
+        "scheme_error_bound": _not(
+            VALUE,
+            lambda own: hetero.scheme_error_bound("sc", own, 2, 8),
+            on_device([[2, 3, 4, 5]] * 2),
+        ),
+        "round_rates": _not(
+            VALUE,
+            lambda q: hetero.round_rates(layout, q, num_trials=1),
+            on_device([[0.1] * 4] * 2),
+        ),
         "segment_average": _not(
             CHECKED,
             lambda t: hetero.segment_average(layout, (-1.0, 1.0), threshold=t),

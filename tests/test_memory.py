@@ -85,6 +85,7 @@ COMMANDS = {
     "audit": ["{log}", "--out", "{out}"],
     "secagg": [],
     "secagg --trials": ["9"],
+    "segments": [],
     "attack": ["disaggregation", "--out", "{out}", *SMALL],
     "sweep": ["{study}", "--out", "{out}"],
 }
@@ -123,6 +124,8 @@ def test_what_no_machine_has_is_refused_at_once(
         ["secagg", "--num-clients", "10000000"],
         ["secagg", "--num-clients", "10000000", "--trials", "5"],
         ["secagg", "--num-clients", "100", "--dim", "1000000000000"],
+        ["segments", "--group-sizes", *["1000000"] * 5],
+        ["segments", "--trials", "4000000000"],
     ):
         assert main(words) == 2
         assert "must fit into memory: about " in capsys.readouterr().err

@@ -336,6 +336,7 @@ MAKERS: dict[str, Callable[[], Any]] = {
     "GeometricMedian": hetero.robust.geometric_median,
     "Krum": lambda: hetero.robust.krum(1),
     "PrivacyReport": lambda: hetero.privacy_report(hetero.segment_matrix("sc", 4)),
+    "RoundRates": lambda: hetero.round_rates(_layout(), 0.1, num_trials=2),
     "Scaling": lambda: hetero.byzantine.Scaling(jnp.ones(())),
     "SegmentAverage": lambda: hetero.segment_average(_layout(), (-1.0, 1.0)),
     "SegmentCosts": lambda: hetero.costs.segment_costs(_layout()),

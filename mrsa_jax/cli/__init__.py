@@ -31,6 +31,7 @@ from mrsa_jax.cli._data import DataConfig, run_data
 from mrsa_jax.cli._report import ReportConfig, run_report
 from mrsa_jax.cli._run import INTERRUPTED, union_of
 from mrsa_jax.cli._secagg import run_secagg
+from mrsa_jax.cli._segments import run_segments
 from mrsa_jax.cli._study import run_study
 from mrsa_jax.cli._sweep import SweepCommand, run_sweep_command
 from mrsa_jax.cli.console import (
@@ -90,6 +91,7 @@ _COMMANDS: dict[str, _Command] = {
     "watch": _Command(WatchConfig, run_watch),
     "advise": _Command(KINDS["advise"].config, run_advise),
     "secagg": _Command(KINDS["secagg"].config, run_secagg),
+    "segments": _Command(KINDS["segments"].config, run_segments),
     "train": _Command(KINDS["train"].config, run_study, few=f"{_LEARN} scheme resume"),
     "attack": _Command(AttackCommand, run_attack, defaults),
     "sweep": _Command(SweepCommand, run_sweep_command),

@@ -18,6 +18,7 @@ from ._privacy import (
     privacy_report as privacy_report,
     scheme_privacy_level as scheme_privacy_level,
 )
+from ._rates import round_rates as round_rates
 from ._segments import (
     blocks_of as blocks_of,
     format_matrix as format_matrix,
@@ -27,5 +28,6 @@ from ._segments import (
 from ._theory import (
     quantization_error as quantization_error,
     quantization_error_bound as quantization_error_bound,
+    scheme_error_bound as scheme_error_bound,
 )
 from ._tolerance import tolerated_byzantine as tolerated_byzantine

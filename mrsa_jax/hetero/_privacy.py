@@ -17,10 +17,11 @@ from typing import Any
 import numpy as np
 from jax.typing import ArrayLike
 
+from mrsa_jax._core.arrays import check_integers
 from mrsa_jax.hetero._layout import SegmentLayout
-from mrsa_jax.hetero._privacy_search import most_learned
+from mrsa_jax.hetero._privacy_search import Blocks, most_learned
 from mrsa_jax.hetero._segments import blocks_of, check_scheme, segment_matrix
-from mrsa_watch._base.errors import check_integer, check_number
+from mrsa_watch._base.errors import check_integer, check_number, require
 
 # The law of HC was compared with the search for every T up to here.
 _CHECKED_GROUPS = 64
@@ -59,7 +60,7 @@ class PrivacyReport:
         return self.level == self.guaranteed
 
 
-def privacy_level(matrix: ArrayLike | Sequence[Any]) -> float:
+def privacy_level(matrix: ArrayLike | Sequence[Any], *, groups: Any = None) -> float:
     """Return the exact privacy level of a segment-selection matrix, by definition.
 
     delta = 1 - max_S (segments l that the server learns of the sum over S) /
@@ -69,12 +70,13 @@ def privacy_level(matrix: ArrayLike | Sequence[Any]) -> float:
 
     Args:
         matrix: int[segments, groups] (see `segment_matrix`).
+        groups: As for `privacy_report`.
 
     Returns:
         delta in [0, 1]. 1 for a single group, which has no proper union.
 
     Raises:
-        ConfigurationError: If the matrix is none.
+        ConfigurationError: If the matrix is none, or a group is not one of it.
 
     Cost: a search (`privacy_report` can bound it). No polynomial algorithm is known for
     arbitrary matrices; all schemes up to 64 groups take at most a few seconds.
@@ -91,7 +93,7 @@ def privacy_level(matrix: ArrayLike | Sequence[Any]) -> float:
 
     Source: HeteroSAg, Section II-B.
     """
-    return float(privacy_report(matrix).level)
+    return float(privacy_report(matrix, groups=groups).level)
 
 
 def privacy_report(
@@ -99,6 +101,7 @@ def privacy_report(
     *,
     budget: int | np.integer | None = None,
     chance: float = 0.5,
+    groups: Any = None,
 ) -> PrivacyReport:
     """Return the privacy level of a matrix with a union of groups that attains it.
 
@@ -108,6 +111,8 @@ def privacy_report(
             to 1 ms. No limit if None.
         chance: Probability that a code of two levels is the upper one, for the rates of
             such sums. Codes are independent, and alike; 1/2 gives the least rate.
+        groups: Different groups with a client in the round's sums, as integers; all if
+            None. The others lost their clients and are in no block.
 
     Returns:
         The report: `level`, the `groups` of the union and the segments that it reveals
@@ -115,8 +120,8 @@ def privacy_report(
         sides.
 
     Raises:
-        ConfigurationError: If the matrix is none, the budget negative or the chance
-            outside [0, 1].
+        ConfigurationError: If the matrix is none, the budget negative, the chance
+            outside [0, 1], or a group not one of the matrix.
 
     Examples:
         >>> import mrsa_jax as mj
@@ -131,18 +136,21 @@ def privacy_report(
     union of blocks is one of groups.
     """
     if isinstance(matrix, SegmentLayout):
-        report = privacy_report(np.asarray(matrix.matrix), budget=budget)
+        report = privacy_report(np.asarray(matrix.matrix), budget=budget, groups=groups)
         sums = _two_level_sums(matrix, chance)
         return dataclasses.replace(report, two_level_sums=sums)
     rows = blocks_of(matrix)
     num_groups = sum(len(block) for block in rows[0])
+    present = list(range(num_groups))
+    if groups is not None:
+        present = _present(groups, num_groups)
+        rows, num_groups = _among(rows, present), len(present)
     steps = None if budget is None else check_integer(budget, "budget", 0)
     if num_groups == 1:
         return PrivacyReport(Fraction(1), Fraction(1), (), (), len(rows))
     search = most_learned(rows, num_groups, steps)
     # `side` holds the union as bits of groups.
-    groups = tuple(group for group in range(num_groups) if search.side >> group & 1)
-    inside = set(groups)
+    inside = {group for group in range(num_groups) if search.side >> group & 1}
     learned = tuple(
         segment
         for segment, blocks in enumerate(rows)
@@ -152,7 +160,32 @@ def privacy_report(
     level, guaranteed = (
         1 - Fraction(count, len(rows)) for count in (search.learned, search.bound)
     )
-    return PrivacyReport(level, guaranteed, groups, learned, len(rows))
+    union = tuple(present[group] for group in sorted(inside))
+    return PrivacyReport(level, guaranteed, union, learned, len(rows))
+
+
+def _present(groups: Any, num_groups: int) -> list[int]:
+    """Return the groups that are in a round, ascending, or raise."""
+    present = sorted(check_integers(groups, "groups", 0))
+    is_different = len(set(present)) == len(present) > 0
+    rule = "must hold one group or more, each once"
+    require(is_different, "groups", rule, present)
+    rule = f"must be groups of the matrix, below {num_groups}"
+    require(present[-1] < num_groups, "groups", rule, present[-1])
+    return present
+
+
+def _among(rows: Blocks, present: Sequence[int]) -> Blocks:
+    """Return the blocks of each row among some groups, numbered by their places."""
+    place = {group: number for number, group in enumerate(present)}
+    return tuple(
+        tuple(
+            tuple(place[group] for group in block if group in place)
+            for block in blocks
+            if not place.keys().isdisjoint(block)
+        )
+        for blocks in rows
+    )
 
 
 def _two_level_sums(

@@ -146,13 +146,13 @@ def judge(
 ) -> SummedRound:
     """Decide a round (see `SegmentLayout.outcome`), by arrays on the complete graph."""
     if adjacency is None:
-        return _judge_complete(layout.memberships, survivors, thresholds)
+        return judge_complete(layout.memberships, survivors, thresholds)
     outcome = layout.outcome(survivors, thresholds, adjacency=adjacency)
     return SummedRound.of(layout, survivors, outcome)
 
 
 @jax.jit
-def _judge_complete(
+def judge_complete(
     inside: Bool[Array, "blocks n"], survivors: Bool[Array, "5 n"], thresholds: Any
 ) -> SummedRound:
     """Decide a round over the complete graph on V0, as `heeded` and `judged` would.

@@ -19,7 +19,12 @@ from jax.typing import ArrayLike
 from mrsa_jax._core.arrays import check_integers, host_array
 from mrsa_jax._core.traced import needs_values
 from mrsa_jax.hetero._layout import SegmentLayout
-from mrsa_jax.hetero._segments import blocks_of, check_levels
+from mrsa_jax.hetero._segments import (
+    blocks_of,
+    check_levels,
+    check_scheme,
+    check_subgroups,
+)
 from mrsa_watch._base.errors import check_integer, require
 
 _Integers = Sequence[int | np.integer] | np.ndarray
@@ -92,6 +97,77 @@ def quantization_error_bound(
 
 
 @needs_values
+def scheme_error_bound(
+    scheme: str,
+    levels: _Integers,
+    group_size: int | np.integer,
+    dim: int | np.integer,
+    *,
+    subgroups: _Integers | None = None,
+    hybrid_threshold: int | np.integer | None = None,
+    value_range: _Range = (0.0, 1.0),
+    as_printed: bool = False,
+) -> float:
+    """Return the paper's closed form of `quantization_error_bound` for a scheme.
+
+    Args:
+        scheme: "sc", "mc" or "hc"; with `subgroups` SC+, MC+ and HC+.
+        levels: K_g of each group, at least 2, never descending.
+        group_size: Clients of each group, n; of each subgroup, n-bar, with `subgroups`.
+        dim: m, a multiple of the number of segments.
+        subgroups: L_g of each group; one each if None.
+        hybrid_threshold: T of "hc", 1 to Z - 1.
+        value_range: (r1, r2).
+        as_printed: Keep the first term of (18) where g_T = G - 1, which counts the
+            subgroups of the last group twice.
+
+    Returns:
+        The bound, equal to `quantization_error_bound` of the scheme's matrix.
+
+    Raises:
+        ConfigurationError: If an argument is out of range or of wrong length.
+
+    Examples:
+        >>> import mrsa_jax as mj
+        >>> levels = [2, 4, 8, 10, 12]  # Experiment 1
+        >>> mj.hetero.scheme_error_bound("sc", levels, 4, 199210)
+        771.3528888659841
+
+    Source: HeteroSAg, (12) to (14) and (16) to (18). (18) double counts where g_T is
+    the last group, and its d_T is z_T - Z_(g_T - 1) here (docs/errata.md).
+    """
+    numbers = check_integers(levels, "levels", 2)
+    check_levels(numbers, len(numbers), "group")
+    parts = [1] * len(numbers)
+    if subgroups is not None:
+        parts = check_subgroups(subgroups, len(numbers))
+    segments, threshold = check_scheme(scheme, sum(parts), hybrid_threshold)
+    clients = check_integer(group_size, "group_size", 1)
+    width = check_integer(dim, "dim", 1)
+    rule = "must be a multiple of the number of segments"
+    require(width % segments == 0, "dim", rule, width, segments)
+    if scheme == "sc":
+        counts = _chain_counts(parts)
+    elif scheme == "mc":
+        counts = [
+            _multiple_count(parts, group, part) for group, part in enumerate(parts)
+        ]
+    else:
+        counts = _hybrid_counts(parts, threshold, as_printed)
+    total = sum(
+        (
+            Fraction(number, (level - 1) ** 2)
+            for number, level in zip(counts, numbers, strict=True)
+        ),
+        Fraction(0),
+    )
+    low, high = _checked_range(value_range)
+    square = (Fraction(high) - Fraction(low)) ** 2
+    # n clients in each column, m/Z coordinates each, over 4 N^2 with N = n Z
+    return float(square * total * (width // segments) / (4 * clients * segments**2))
+
+
+@needs_values
 def quantization_error(
     updates: ArrayLike | Sequence[Any], layout: SegmentLayout, value_range: _Range
 ) -> float:
@@ -157,6 +233,47 @@ def quantization_error(
         # the distance from the lower one.
         variance += step * step * float((over * (1.0 - over)).sum())
     return (variance + float((clipped_away**2).sum())) / layout.num_participants**2
+
+
+def _chain_counts(parts: list[int]) -> list[int]:
+    """Count the pairs (subgroup, segment) with each group's quantizer, (16)."""
+    # every segment of every subgroup; the chain of segments joins neighbours
+    counts = [sum(parts) * part for part in parts]
+    # a pair takes the coarser quantizer: two more for the first group, two fewer for
+    # the last
+    counts[0] += 2
+    counts[-1] -= 2
+    return counts
+
+
+def _multiple_count(parts: list[int], group: int, subgroups: int) -> int:
+    """Count the pairs of the first subgroups of a group in MC+, (17)."""
+    # subgroups of coarser groups, whose quantizers count where they sum together
+    before = sum(parts[:group])
+    # with each later subgroup it sums one segment, by its own coarser quantizer for
+    # both; and one segment alone
+    return sum(
+        2 * (sum(parts) - before - subgroup) - 1 for subgroup in range(subgroups)
+    )
+
+
+def _hybrid_counts(parts: list[int], threshold: int, as_printed: bool) -> list[int]:
+    """Return the counts of (18)."""
+    last = len(parts) - 1
+    first_of_chain = sum(parts) - threshold - 1  # z_T
+    # g_T
+    group = next(g for g in range(last + 1) if sum(parts[: g + 1]) > first_of_chain)
+    chain_place = first_of_chain - sum(parts[:group])  # d_T
+    # groups before the chain count as in MC+
+    counts = [_multiple_count(parts, g, parts[g]) for g in range(group)]
+    counts += [part * (threshold + 1) for part in parts[group:]]
+    counts[last] = (parts[last] - 1) * (threshold + 1) + threshold
+    in_group = _multiple_count(parts, group, chain_place) + threshold + 2
+    in_group += (
+        (parts[group] - chain_place - 2) * (threshold + 1) + threshold + (group != last)
+    )
+    counts[group] = in_group + (counts[last] if as_printed and group == last else 0)
+    return counts
 
 
 def _sizes(group_size: Any, columns: int) -> list[int]:

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 from jax.typing import ArrayLike
+from jaxtyping import Int64
 
 from mrsa_jax._core.traced import needs_values
 from mrsa_jax.hetero._segments import blocks_of
@@ -120,7 +121,7 @@ def tolerated_byzantine(
     sizes = _counts(group_sizes, columns, "group_sizes", 1)
     counts = sizes if weights is None else _counts(weights, columns, "weights", 0)
     nodes = check_integer(max_nodes, "max_nodes", 1)
-    share = None if trim is None else _share(trim)
+    share = None if trim is None else check_trim(trim)
     # weight of the block of each group
     table = np.zeros((len(rows), columns), np.int64)
     block_of = np.zeros((len(rows), columns), np.int64)
@@ -130,28 +131,19 @@ def tolerated_byzantine(
             # Unweighted, a block counts 1 if any client of it counts, else 0.
             heavy = sum(int(counts[group]) for group in block)
             table[segment, list(block)] = heavy if weighted else min(heavy, 1)
-    heavy_blocks = [
-        _block_weights(table[row], block_of[row]) for row in range(len(rows))
-    ]
-    totals = [sum(weights_of_row) for weights_of_row in heavy_blocks]
-    # A median tolerates strictly less than half of a row's weight, a trimmed mean up to
-    # the trimmed fraction.
-    limits = [
-        max((total - 1) // 2, 0) if share is None else int(share * total)
-        for total in totals
-    ]
-    search = _Search(table, block_of, np.asarray(limits), sizes, nodes)
+    # the weight of each block of each row, 0 beyond the last
+    heavy_blocks = np.zeros((len(rows), columns), np.int64)
+    heavy_blocks[np.arange(len(rows))[:, None], block_of] = table
+    limits = spoilt_limits(heavy_blocks.sum(axis=1), share)
+    search = _Search(table, block_of, limits, sizes, nodes)
     together, groups, bound = search.run([g for g in range(columns) if counts[g] > 0])
     return ByzantineTolerance(
-        min(map(_fewest_to_spoil, heavy_blocks, limits)) - 1,
+        int(tolerated_anywhere(heavy_blocks, limits)),
         together,
         groups,
         bound,
-        tuple(
-            sum(weight > 0 for weight in weights_of_row)
-            for weights_of_row in heavy_blocks
-        ),
-        tuple(limits),
+        tuple((heavy_blocks > 0).sum(axis=1).tolist()),
+        tuple(limits.tolist()),
         0.25 * columns - 1.0,
     )
 
@@ -176,7 +168,8 @@ def _counts(
     return np.asarray(counts, np.int64)
 
 
-def _share(trim: Any) -> Fraction:
+def check_trim(trim: Any) -> Fraction:
+    """Return the fraction that a trimmed mean leaves out at each end, or raise."""
     below_half = math.nextafter(0.5, 0.0)
     check_number(
         trim, "trim", "must lie in [0, 0.5)", 0.0, below_half, kind="must be a number"
@@ -185,15 +178,24 @@ def _share(trim: Any) -> Fraction:
     return Fraction(trim).limit_denominator(10**6)
 
 
-def _block_weights(table: np.ndarray, block_of: np.ndarray) -> list[int]:
-    """Return the weight of each block of a row, heaviest first."""
-    _, first = np.unique(block_of, return_index=True)
-    return sorted(table[first].tolist(), reverse=True)
+def spoilt_limits(
+    totals: Int64[np.ndarray, "*_"], trim: Fraction | None
+) -> Int64[np.ndarray, "*_"]:
+    """Return the weight of bad blocks up to which a row of a total weight is safe."""
+    if trim is None:
+        # strictly less than half
+        return np.maximum((totals - 1) // 2, 0)
+    return totals * trim.numerator // trim.denominator
 
 
-def _fewest_to_spoil(heaviest_first: list[int], limit: int) -> int:
-    """Return the fewest blocks that weigh more than `limit` together."""
-    return int(np.searchsorted(np.cumsum(heaviest_first), limit, side="right")) + 1
+def tolerated_anywhere(
+    weights: Int64[np.ndarray, "*rounds rows blocks"],
+    limits: Int64[np.ndarray, "*rounds rows"],
+) -> Int64[np.ndarray, "*rounds"]:
+    """Return the most bad blocks of any row that weigh at most its limit together."""
+    heaviest_first = -np.sort(-weights, axis=-1)
+    safe = np.cumsum(heaviest_first, axis=-1) <= limits[..., None]
+    return np.asarray(safe.sum(axis=-1).min(axis=-1))
 
 
 class _Search:

@@ -19,8 +19,9 @@ from mrsa_jax._core.prime import words_per_residue
 from mrsa_jax._core.traced import needs_values
 from mrsa_jax.hetero._layout import SegmentLayout
 from mrsa_jax.protocol.messages import MaskedInput
+from mrsa_jax.quantize.budgets import ring_size
 from mrsa_jax.secagg import admitted
-from mrsa_watch._base.errors import require
+from mrsa_watch._base.errors import check_chance, check_integer, require
 from mrsa_watch._base.html import finding, telling
 
 
@@ -263,6 +264,85 @@ def communication_times(
         layout.columns,
         costs.expansion,
     )
+
+
+def expansion_factor(
+    num_levels: int | np.integer, num_summed: int | np.integer, *, rounded: bool = True
+) -> float:
+    """Return the bandwidth expansion factor of one sum, keys and shares apart.
+
+    log2(|S| (K - 1) + 1) / log2 K: bits for each coordinate on the wire over plain
+    bits.
+
+    Args:
+        num_levels: K, at least 2.
+        num_summed: |S|, clients that sum together, at least 1; 2 n-bar bounds the
+            schemes'.
+        rounded: Count whole bits on the wire (ceil of the numerator), as the paper's
+            numbers do; its formula does not.
+
+    Returns:
+        The factor, at least 1.
+
+    Raises:
+        ConfigurationError: If a number is out of range.
+
+    Examples:
+        >>> import mrsa_jax as mj
+        >>> factor = mj.hetero.costs.expansion_factor
+        >>> factor(2, 2**14), factor(2, 14)  # the paper's 15 x and 4 x
+        (15.0, 4.0)
+
+    Source: HeteroSAg, Section VI-A.
+    """
+    levels = check_integer(num_levels, "num_levels", 2)
+    ring = ring_size(levels, check_integer(num_summed, "num_summed", 1))
+    # a ring of this many values needs the bits of its largest one
+    bits = (ring - 1).bit_length() if rounded else math.log2(ring)
+    return bits / math.log2(levels)
+
+
+def survival_probability(
+    subgroup_size: int | np.integer,
+    dropout_rate: float,
+    num_subgroups: int | np.integer = 1,
+) -> float:
+    """Return the chance that every subgroup keeps two or more clients, equation (19).
+
+    (1 - [n (1 - p) p^(n - 1) + p^n])^Z with n = n-bar; Z = 1 is the paper's theorem.
+    The protocol needs less: a subgroup without survivors exposes nobody, nor does a
+    single survivor in a sum with another subgroup (`hetero.round_rates` counts those).
+
+    Args:
+        subgroup_size: n-bar, at least 1.
+        dropout_rate: p in [0, 1], of each client.
+        num_subgroups: Z, at least 1.
+
+    Returns:
+        The probability, without cancellation.
+
+    Raises:
+        ConfigurationError: If a number is out of range.
+
+    Examples:
+        >>> import mrsa_jax as mj
+        >>> round(mj.hetero.costs.survival_probability(4, 0.1), 4)
+        0.9963
+
+    Source: HeteroSAg, Theorem 4.
+    """
+    size = check_integer(subgroup_size, "subgroup_size", 1)
+    rate = check_chance(dropout_rate, "dropout_rate")
+    number = check_integer(num_subgroups, "num_subgroups", 1)
+    nobody, alone = 1.0, 0.0  # stay, without cancellation
+    for _ in range(size):
+        # one client more: the chances that none stays, and that exactly one does
+        nobody, alone = nobody * rate, alone * rate + nobody * (1.0 - rate)
+    failure = nobody + alone
+    # by logarithms, as a power of a number near 1 would lose digits
+    if number == 1 or failure >= 1.0:
+        return max(0.0, 1.0 - failure)
+    return math.exp(number * math.log1p(-failure))
 
 
 def _checked_rates(rates: Any, count: int) -> Float64[np.ndarray, " n"]:

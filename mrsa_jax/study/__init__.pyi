@@ -18,6 +18,7 @@ from .settings._commands import (
     AdviseConfig as AdviseConfig,
     AuditConfig as AuditConfig,
     SecaggConfig as SecaggConfig,
+    SegmentsConfig as SegmentsConfig,
 )
 from .settings._config import (
     AggregationConfig as AggregationConfig,

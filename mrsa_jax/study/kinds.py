@@ -18,7 +18,12 @@ from mrsa_jax.selection import Fairness, Scheme
 from mrsa_jax.study import attacks_on_models, attacks_on_sums
 from mrsa_jax.study._attack_rows import AttackRow, AttackSettings
 from mrsa_jax.study.settings import _commands, _config
-from mrsa_jax.study.settings._commands import AdviseConfig, AuditConfig, SecaggConfig
+from mrsa_jax.study.settings._commands import (
+    AdviseConfig,
+    AuditConfig,
+    SecaggConfig,
+    SegmentsConfig,
+)
 from mrsa_jax.study.settings._config import DemoConfig, SimulateConfig, TrainConfig
 from mrsa_jax.study.settings._load import check_types, with_plain_values, without_none
 from mrsa_jax.study.settings._parts import check_parts
@@ -196,6 +201,7 @@ KINDS: dict[str, Kind] = {
             _SecaggPoint,
             _counted,
         ),
+        Kind("segments", SegmentsConfig, _commands.check_segments, "secagg._segments"),
         Kind("audit", AuditConfig, _commands.check_audit, "runs._audit"),
         Kind("advise", AdviseConfig, _commands.check_advise, "advice._run"),
         *map(_attack, (*attacks_on_sums.ROWS, *attacks_on_models.ROWS)),

@@ -35,6 +35,7 @@ QUICK: dict[str, list[str]] = {
 }
 PRINTING: dict[str, list[str]] = {
     "secagg": ["--fidelity", "sets", "--num-clients", "6", "--dim", "2"],
+    "segments": ["--dim", "10"],
     "data": ["list"],
     "bench": ["--list"],
     "report": ["{study}.out"],

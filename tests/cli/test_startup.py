@@ -83,6 +83,7 @@ def test_what_is_not_loaded_when_work_begins(tmp_path: pathlib.Path) -> None:
         ("train", "stage", f"{_NEVER} {_STORE}"),
         ("sweep study.toml", "stage", f"{_NEVER} {_MODELS} {_STORE}"),
         ("secagg", "compile", f"{_NEVER} {_MODELS} {_STORE}"),
+        ("segments --fidelity sets --dim 10", "stage", f"{_NEVER} {_MODELS} {_STORE}"),
         ("audit log.csv", "compile", f"{_NEVER} {_MODELS} {_STORE}"),
         ("advise --log log.csv", "stage", f"{_NEVER} {_MODELS} {_STORE}"),
         ("attack disaggregation", "compile", f"{_NEVER} {_STORE}"),

@@ -387,7 +387,7 @@ def test_an_update_does_not_depend_on_how_many_segments_go_at_once(
 
 @jax.jit
 def _judgements(inside, survivors, thresholds):
-    return jax.vmap(_round._judge_complete, (None, 0, 0))(inside, survivors, thresholds)
+    return jax.vmap(_round.judge_complete, (None, 0, 0))(inside, survivors, thresholds)
 
 
 @pytest.mark.long
@@ -400,7 +400,7 @@ def test_rounds_are_judged_as_by_sets(scheme):
     survivors = np.cumprod(rng.random((300, 5, 7)) < stay, axis=1).astype(bool)
     limits = rng.integers(1, 7, (300, 7)).astype(np.int32)
     found = _judgements(layout.memberships, jnp.asarray(survivors), jnp.asarray(limits))
-    majority = jax.vmap(_round._judge_complete, (None, 0, None))(
+    majority = jax.vmap(_round.judge_complete, (None, 0, None))(
         layout.memberships, jnp.asarray(survivors), None
     )
     for own, several in ((limits, found), ([None] * 300, majority)):

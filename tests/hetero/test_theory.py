@@ -195,3 +195,32 @@ def test_the_exact_error_is_that_of_the_quantizer():
     # and the tolerance is tight enough to tell clipping's part
     inside = hetero.quantization_error(np.clip(values, *span), layout, span)
     assert exact - inside > 4.9 * found.std() / rounds**0.5
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ({"scheme": "xc"}, "`scheme` must be a known scheme"),
+        ({"levels": [4, 2]}, "`levels` must not descend"),
+        ({"dim": 5}, "`dim` must be a multiple of the number of segments"),
+        ({"subgroups": [1]}, "`subgroups` must be one number for each group"),
+        ({"hybrid_threshold": 1}, '`hybrid_threshold` must be given for "hc" alone'),
+        ({"group_size": 0}, "`group_size` must be at least 1"),
+        ({"value_range": (1.0, 0.0)}, "`value_range` must be finite with r1 < r2"),
+    ],
+)
+def test_arguments_of_closed_forms_are_checked(arguments, words):
+    usual = {"scheme": "sc", "levels": [2, 4], "group_size": 2, "dim": 4}
+    with pytest.raises(ConfigurationError, match=words):
+        hetero.scheme_error_bound(**usual | arguments)
+
+
+def test_closed_forms_of_a_range_are_those_of_counting():
+    levels, ends = [2, 3, 5, 9], (-0.5, 1.5)
+    for scheme, threshold in (("sc", None), ("mc", None), ("hc", 2)):
+        matrix = hetero.segment_matrix(scheme, 4, threshold)
+        counted = hetero.quantization_error_bound(matrix, levels, 3, 8, ends)
+        closed = hetero.scheme_error_bound(
+            scheme, levels, 3, 8, hybrid_threshold=threshold, value_range=ends
+        )
+        assert closed == counted

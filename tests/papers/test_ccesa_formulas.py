@@ -2,13 +2,35 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from inside import inside
 
 import mrsa_jax as mj
+from mrsa_jax import secagg
 
-theory, costs = inside("ccesa.fig3"), inside("ccesa.table1")
+costs = inside("ccesa.table1")
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (
+            lambda: secagg.costs.printed_bits(-1),
+            "`degree` must be finite and at least 0",
+        ),
+        (
+            lambda: secagg.costs.turbo_aggregate_bits(5, 9, 32, 6),
+            "`num_groups` must lie",
+        ),
+        (lambda: secagg.costs.turbo_aggregate_bits(5, 0), "`dim` must be at least 1"),
+    ],
+)
+def test_numbers_out_of_range_are_refused(call: Any, words: str) -> None:
+    with pytest.raises(mj.ConfigurationError, match=words):
+        call()
 
 
 def test_the_papers_bandwidths() -> None:
@@ -21,13 +43,13 @@ def test_the_papers_bandwidths() -> None:
         (300, 0.4109, 0.412),
         (500, 0.3327, 0.333),
     ):
-        own = theory.bandwidth_bits((n - 1) * p) / theory.bandwidth_bits(n - 1)
+        own = secagg.costs.printed_bits((n - 1) * p) / secagg.costs.printed_bits(n - 1)
         assert own == pytest.approx(ratio, abs=5e-4)
-    assert theory.bandwidth_bits(99) == 178176
+    assert secagg.costs.printed_bits(99) == 178176
     # p* to 4 digits
-    assert theory.bandwidth_bits(99 * 0.6362) == pytest.approx(113639.5, abs=20)
+    assert secagg.costs.printed_bits(99 * 0.6362) == pytest.approx(113639.5, abs=20)
     for n in (2, 57, 1000):
-        assert theory.bandwidth_bits(n - 1) == 2 * n * 256 + (5 * n - 4) * 256
+        assert secagg.costs.printed_bits(n - 1) == 2 * n * 256 + (5 * n - 4) * 256
 
 
 @pytest.mark.parametrize("degree", [1, 4, 12])

@@ -11,11 +11,9 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from inside import inside
 
 import mrsa_jax as mj
-
-errors, survivors = inside("heterosag.error_bounds"), inside("heterosag.theorem4")
+from mrsa_jax import hetero
 
 
 @pytest.mark.smoke
@@ -27,14 +25,14 @@ def test_equations_12_to_14_as_they_are_printed() -> None:
         factor = Fraction(m * n, 4 * total**2 * size)
         sc = (size + 2) * error[0] + (size - 2) * error[-1] + size * sum(error[1:-1])
         mc = sum((2 * (size - g) - 1) * error[g] for g in range(size))
-        assert errors.scheme_error_bound("sc", levels, n, m) == float(factor * sc)
-        assert errors.scheme_error_bound("mc", levels, n, m) == float(factor * mc)
+        assert hetero.scheme_error_bound("sc", levels, n, m) == float(factor * sc)
+        assert hetero.scheme_error_bound("mc", levels, n, m) == float(factor * mc)
         for t in range(1, size):
             g_t = size - t - 1
             hc = (t + 2) * error[g_t] + t * error[-1]
             hc += sum((2 * (size - g) - 1) * error[g] for g in range(g_t))
             hc += sum((t + 1) * error[g] for g in range(g_t + 1, size - 1))
-            bound = errors.scheme_error_bound("hc", levels, n, m, hybrid_threshold=t)
+            bound = hetero.scheme_error_bound("hc", levels, n, m, hybrid_threshold=t)
             assert bound == float(factor * hc)
 
 
@@ -52,13 +50,13 @@ def test_equations_16_to_18_count_what_the_matrices_say() -> None:
             cases = [("sc", None), ("mc", None), *(("hc", t) for t in range(1, total))]
             for scheme, threshold in cases if total > 1 else []:
                 closed = [
-                    errors.scheme_error_bound(
+                    hetero.scheme_error_bound(
                         scheme,
                         levels,
                         2,
                         3 * total,
                         subgroups=parts,
-                        hybrid_threshold=threshold or 0,
+                        hybrid_threshold=threshold,
                         as_printed=as_printed,
                     )
                     for as_printed in (False, True)
@@ -77,19 +75,19 @@ def test_equations_16_to_18_count_what_the_matrices_say() -> None:
 def test_the_papers_expansion_factors_and_its_formula() -> None:
     everybody, pair = 2**14, 14
     factors = [
-        errors.expansion_factor(levels, summed)
+        hetero.costs.expansion_factor(levels, summed)
         for levels in (2**16, 2)
         for summed in (everybody, pair)
     ]
     assert factors == [1.875, 1.25, 15.0, 4.0]
     exact = [
-        errors.expansion_factor(levels, summed, rounded=False)
+        hetero.costs.expansion_factor(levels, summed, rounded=False)
         for levels in (2**16, 2)
         for summed in (everybody, pair)
     ]
     assert np.round(exact, 6).tolist() == [1.874999, 1.237958, 14.000088, 3.906891]
     assert all(0 <= up - real < 1 for up, real in zip(factors, exact, strict=True))
-    assert errors.expansion_factor(2, 1) == 1.0
+    assert hetero.costs.expansion_factor(2, 1) == 1.0
 
 
 @pytest.mark.parametrize(
@@ -106,7 +104,7 @@ def test_the_papers_expansion_factors_and_its_formula() -> None:
 def test_theorem_4_for_one_subgroup_and_for_all(
     size: int, rate: float, wanted: float
 ) -> None:
-    one = survivors.survival_probability(size, rate)
+    one = hetero.costs.survival_probability(size, rate)
     assert one == pytest.approx(wanted, abs=1e-12)
     exact = 1 - sum(
         math.comb(size, left)
@@ -115,11 +113,11 @@ def test_theorem_4_for_one_subgroup_and_for_all(
         for left in (0, 1)
     )
     for count in (2, 31):
-        every = survivors.survival_probability(size, rate, count)
+        every = hetero.costs.survival_probability(size, rate, count)
         assert every == pytest.approx(float(exact**count), rel=1e-13)
 
 
 def test_extreme_rates() -> None:
-    assert survivors.survival_probability(3, 0.0) == 1.0
-    assert survivors.survival_probability(3, 1.0, 4) == 0.0
-    assert survivors.survival_probability(1, 0.0) == 0.0  # one client is never two
+    assert hetero.costs.survival_probability(3, 0.0) == 1.0
+    assert hetero.costs.survival_probability(3, 1.0, 4) == 0.0
+    assert hetero.costs.survival_probability(1, 0.0) == 0.0  # one client is never two

@@ -45,6 +45,13 @@ SETTINGS: dict[str, dict[str, Any]] = {
     },
     "train": LEARNT | {"scheme": "uniform"},
     "secagg": FEW | {"trials": 20, "step_dropout_rate": 0.2},
+    "segments": {
+        "group_levels": (2, 3),
+        "group_sizes": (2, 2),
+        "dim": 4,
+        "trials": 5,
+        "step_dropout_rate": 0.1,
+    },
     "audit": {"effort": 0.0},
     "advise": {
         "num_clients": 6,

@@ -10,6 +10,8 @@ import json
 import pathlib
 import typing
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -93,6 +95,50 @@ WORDS = ["--num-clients", "24", "--cohort-size", "12", "--dropout-rates", "0.1",
             SegmentConfig("mc", attack="scaling", num_byzantine=24),
             "`num_byzantine` must be fewer than the 24 clients",
         ),
+        (
+            SegmentConfig("mc", group_sizes=(6, 6)),
+            "`group_sizes` must be one number, at least 1, for each",
+        ),
+        (
+            SegmentConfig("mc", group_levels=(2, 4, 8), group_sizes=(3, 6, 6)),
+            "`group_sizes` must add up to the clients of a cohort",
+        ),
+        (
+            SegmentConfig(group_sizes=(6, 6)),
+            "`group_sizes` must not be set without --segments",
+        ),
+        (
+            SegmentConfig("mc", attack="scaling", byzantine_clients=(3, 3)),
+            "`byzantine_clients` must be different clients from 0 to 23",
+        ),
+        (
+            SegmentConfig("mc", attack="scaling", byzantine_clients=(24,)),
+            "`byzantine_clients` must be different clients from 0 to 23",
+        ),
+        (
+            SegmentConfig(
+                "mc", attack="scaling", byzantine_clients=(3,), num_byzantine=1
+            ),
+            "`num_byzantine` must not be set with byzantine_clients",
+        ),
+        (
+            SegmentConfig("mc", byzantine_clients=(3,)),
+            "`byzantine_clients` must be at least 1 with an attack",
+        ),
+        (
+            SegmentConfig("mc", attack_strength=2.0),
+            "`attack_strength` must not be set without an attack that has a strength",
+        ),
+        (
+            SegmentConfig(
+                "mc", attack="wrong_pads", num_byzantine=1, attack_strength=2.0
+            ),
+            "`attack_strength` must not be set without an attack that has a strength",
+        ),
+        (
+            SegmentConfig("mc", weigh_sums=False),
+            "`weigh_sums` must not be set unless --combine is",
+        ),
     ],
 )
 def test_segments_that_make_no_sense_are_refused(
@@ -161,6 +207,58 @@ def test_names_are_those_of_the_registry() -> None:
     for make in _segments.COMBINE.values():
         rule = make(robust)
         assert rule is None or callable(rule)
+
+
+def test_unequal_groups_are_those_of_example_5() -> None:
+    """HeteroSAg, Section V-B: n_g = 3, 6, 6 and L_g = 1, 2, 2."""
+    config = SegmentConfig("sc", (4, 8, 16), subgroups=(1, 2, 2), group_sizes=(3, 6, 6))
+    selector = mj.selection.uniform(20, 15)
+    study = _segments.build_segments(0, config, selector, 10, None)
+    assert study is not None
+    layout = study.layout
+    assert [len(column) for column in layout.columns] == [3] * 5
+    assert layout.levels == (4, 8, 8, 16, 16)
+    plus = mj.hetero.segment_matrix_plus("sc", [1, 2, 2])
+    assert np.asarray(layout.matrix).tolist() == plus.tolist()
+    assert mj.hetero.privacy_level(layout.matrix) == 0.4
+    # slowest first
+    assert (np.diff(study.rates[study.members(np.arange(20) < 15)]) >= 0).all()
+
+
+def test_blocks_stay_together_where_group_sizes_allow_it() -> None:
+    selector = mj.selection.batch_partitioning(24, 12, 3)
+    for sizes, is_whole in (((3, 9), True), ((4, 8), False)):
+        config = SegmentConfig("mc", (2, 4), group_sizes=sizes)
+        study = _segments.build_segments(3, config, selector, 10, None)
+        assert study is not None
+        blocks = study.order.reshape(-1, 3) // 3
+        assert (blocks == blocks[:, :1]).all() == is_whole
+
+
+@pytest.mark.parametrize(
+    ("attack", "strength", "expected"),
+    [("sign_flip", 3.0, -3.0), ("scaling", 4.0, 4.0), ("scaling", None, 10.0)],
+)
+def test_the_clients_that_lie_and_their_strength_are_set(
+    attack: str, strength: float | None, expected: float
+) -> None:
+    config = SegmentConfig(
+        "mc", attack=attack, byzantine_clients=(1, 3), attack_strength=strength
+    )
+    behaviour = _segments.byzantine_of(config, 4)
+    assert np.flatnonzero(behaviour.is_byzantine).tolist() == [1, 3]
+    updates = jnp.ones((4, 2))
+    mine = jnp.asarray(behaviour.is_byzantine)
+    sent = behaviour.corrupt_updates(jax.random.key(0), updates, mine)
+    assert sent[:, 0].tolist() == [1.0, expected, 1.0, expected]
+
+
+def test_sums_that_count_once_tolerate_what_the_paper_counts() -> None:
+    """SC of four groups: a row has two groups in one block, and two alone."""
+    matrix = mj.hetero.segment_matrix("sc", 4)
+    for weighs, tolerated in ((True, 0), (False, 1)):
+        config = SegmentConfig("sc", combine="median", weigh_sums=weighs)
+        assert _segments.tolerated_by_rule(config, matrix, (2,) * 4) == tolerated
 
 
 def test_groups_hold_whole_blocks_where_they_can() -> None:
@@ -304,3 +402,47 @@ def test_a_demo_with_segments_attacks_them(
     assert partition["exposed_clients"] == 0
     assert partition["strong_privacy"] == 6
     assert partition["reconstruction_error"] > 0.05
+
+
+@pytest.mark.long
+def test_points_of_a_sweep_have_what_a_training_reports(tmp_path: pathlib.Path) -> None:
+    study = tmp_path / "study.toml"
+    study.write_text(
+        'command = "train"\nrounds = 4\nscheme = "uniform"\n'
+        "[population]\nnum_clients = 20\ncohort_size = 15\ndropout_rates = [0.1]\n"
+        '[data]\ndataset = "digits"\n'
+        '[training]\nmodel = "logistic"\nevaluate_every = 4\n'
+        "[protocol]\nstep_dropout_rate = 0.05\n"
+        '[hetero]\ngroup_levels = [2, 4, 8]\ncombine = "median"\n'
+        "group_sizes = [3, 6, 6]\nsubgroups = [1, 2, 2]\n"
+        '[grid]\nhetero.segments = ["sc", "mc"]\n'
+    )
+    points = mj.study.sweep(str(study), out=str(tmp_path / "out"))
+    for name in ("sc", "mc"):
+        config = TrainConfig(
+            rounds=4,
+            scheme="uniform",
+            population=PopulationConfig(20, 15, dropout_rates=(0.1,)),
+            data=mj.study.DataConfig("digits"),
+            training=mj.study.TrainingConfig("logistic", evaluate_every=4),
+            protocol=ProtocolConfig(step_dropout_rate=0.05),
+            hetero=SegmentConfig(
+                name,
+                (2, 4, 8),
+                subgroups=(1, 2, 2),
+                combine="median",
+                group_sizes=(3, 6, 6),
+            ),
+        )
+        one = mj.study.run(config).isel(scheme=0)
+        for variable in (
+            "privacy_level",
+            "privacy_level_most",
+            "tolerated_byzantine",
+            "tolerated_byzantine_most",
+            "round_seconds",
+            "slowest_group",
+            "expansion",
+        ):
+            swept = float(points[variable].sel(segments=name))
+            assert swept == float(one[variable]), (name, variable)

@@ -4,3 +4,7 @@ from ._latency import (
     operation_seconds as operation_seconds,
     round_latency as round_latency,
 )
+from ._printed import (
+    printed_bits as printed_bits,
+    turbo_aggregate_bits as turbo_aggregate_bits,
+)

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
         AdviseConfig,
         AuditConfig,
         SecaggConfig,
+        SegmentsConfig,
     )
     from mrsa_jax.study.settings._config import Config
 
@@ -42,7 +43,9 @@ def check(config: Any) -> None:
 @overload
 def run(config: Config, progress: Progress | None = None) -> xr.Dataset: ...
 @overload
-def run(config: SecaggConfig, progress: Progress | None = None) -> Findings: ...
+def run(
+    config: SecaggConfig | SegmentsConfig, progress: Progress | None = None
+) -> Findings: ...
 @overload
 def run(config: AuditConfig, progress: Progress | None = None) -> AuditFindings: ...
 @overload

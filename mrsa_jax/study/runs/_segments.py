@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -26,23 +26,39 @@ from mrsa_watch._base.errors import ConfigurationError, require
 
 COMBINE: dict[str, Callable[[SegmentConfig], Any]] = {
     "mean": lambda config: None,
-    "median": lambda config: hetero.robust.coordinate_median(),
-    "trimmed": lambda config: hetero.robust.trimmed_mean(config.trim),
-    "geometric": lambda config: hetero.robust.geometric_median(),
-    "krum": lambda config: hetero.robust.krum(config.num_byzantine),
+    "median": lambda config: hetero.robust.coordinate_median(
+        weighted=config.weigh_sums
+    ),
+    "trimmed": lambda config: hetero.robust.trimmed_mean(
+        config.trim, weighted=config.weigh_sums
+    ),
+    "geometric": lambda config: hetero.robust.geometric_median(
+        weighted=config.weigh_sums
+    ),
+    "krum": lambda config: hetero.robust.krum(len(config.attackers)),
 }
 """Rules over a segment's sums by name."""
 
 
-ATTACKS: dict[str, Callable[[np.ndarray], Any]] = {
+ATTACKS: dict[str, Callable[..., Any]] = {
     "none": lambda attackers: None,
     "wrong_pads": hetero.byzantine.wrong_pads,
     "gaussian": hetero.byzantine.gaussian_blocks,
     "sign_flip": hetero.byzantine.sign_flip,
     "scaling": hetero.byzantine.scaling,
-    "collusion": hetero.byzantine.collusion,
+    "collusion": lambda attackers, strength=1.5: hetero.byzantine.collusion(
+        attackers, strength=strength
+    ),
 }
-"""Behaviour of the Byzantine clients bool[N], by name."""
+"""Behaviour of the Byzantine clients bool[N], of a strength if it is set, by name."""
+
+
+def byzantine_of(config: SegmentConfig, num_clients: int) -> Any:
+    """Return the behaviour of a configuration's Byzantine clients; None without one."""
+    attackers = np.zeros(num_clients, np.bool_)
+    attackers[list(config.attackers)] = True
+    strength = config.attack_strength
+    return ATTACKS[config.attack](attackers, *[] if strength is None else [strength])
 
 
 def client_rates(seed: int, config: SegmentConfig, num_clients: int) -> np.ndarray:
@@ -80,14 +96,13 @@ class SegmentStudy:
         self, secret_seed: bytes, aggregation: AggregationConfig, clip_rule: Any = None
     ) -> Any:
         """Build the aggregator: quantize by groups, pad, sum in rings, combine."""
-        attackers = np.arange(len(self.order)) < self.config.num_byzantine
         return hetero.segment_average(
             self.layout,
             (-aggregation.clip, aggregation.clip),
             key_material=secret_seed,
             fidelity=aggregation.fidelity,
             combine=COMBINE[self.config.combine](self.config),
-            byzantine=ATTACKS[self.config.attack](attackers),
+            byzantine=byzantine_of(self.config, len(self.order)),
             threshold=self.threshold,
             clip_rule=clip_rule,
             noise=self.noise(aggregation),
@@ -184,7 +199,7 @@ class SegmentStudy:
         matrix = np.asarray(layout.matrix)
         # cached: most rounds have the groups and counts of an earlier one
         level_of = functools.cache(
-            lambda groups: hetero.privacy_level(_matrix_of(matrix, groups))
+            lambda groups: hetero.privacy_level(matrix, groups=groups)
         )
         tolerated_of = functools.cache(
             lambda counts: tolerated_by_rule(self.config, matrix, counts)
@@ -231,20 +246,6 @@ class SegmentStudy:
         return np.zeros_like(rows[3]) if refuses else rows[3]
 
 
-def _matrix_of(matrix: np.ndarray, groups: Sequence[int]) -> np.ndarray:
-    """Return the matrix of some groups: the others are in no sum of the round."""
-    place = {group: number for number, group in enumerate(groups)}
-    rows = hetero.blocks_of(matrix)
-    labels = np.full((len(rows), len(place)), -1, np.int32)  # each by itself
-    for row, blocks in zip(labels, rows, strict=True):
-        for block in blocks:
-            members = [place[group] for group in block if group in place]
-            if len(members) > 1:
-                # a block is named by its first group, as labels of a matrix are
-                row[members] = members[0]
-    return labels
-
-
 def tolerated_by_rule(
     config: SegmentConfig, matrix: np.ndarray, counts: tuple[int, ...]
 ) -> int:
@@ -261,13 +262,15 @@ def tolerated_by_rule(
     tolerance = hetero.tolerated_byzantine(
         matrix,
         trim=config.trim if config.combine == "trimmed" else None,
+        weighted=config.weigh_sums,
         weights=counts,
         max_nodes=1,
     )
     if config.combine == "krum":
         # Blanchard et al. ask for 2 f + 3 sums in each row; else nothing is known
-        enough = min(tolerance.num_blocks) >= 2 * config.num_byzantine + 3
-        return config.num_byzantine if enough else 0
+        attackers = len(config.attackers)
+        enough = min(tolerance.num_blocks) >= 2 * attackers + 3
+        return attackers if enough else 0
     # the median's number also holds for the geometric median: bad sums of less than
     # half of the weight move it by a bounded distance
     return tolerance.anywhere
@@ -300,7 +303,7 @@ def build_segments(
     rates = client_rates(seed, config, selector.num_clients)
     slowest = rates
     # groups hold whole blocks: each goes where its slowest client does
-    if size // block >= len(sizes):
+    if size // block >= len(sizes) and all(part % block == 0 for part in sizes):
         # blocks are runs of consecutive clients, so each row of the reshape is one
         slowest = np.repeat(rates.reshape(-1, block).min(axis=1), block)
     # the last key sorts first: by rate, ties by number
@@ -315,12 +318,17 @@ def build_segments(
         modulus_bits=modulus_bits,
         allow_small_groups=config.allow_small_groups,
     )
+    check_krum(config, layout)
+    return SegmentStudy(config, layout, order, rates, threshold)
+
+
+def check_krum(config: SegmentConfig, layout: hetero.SegmentLayout) -> None:
+    """Refuse Krum where a segment has too few sums for its attackers."""
     if config.combine == "krum":
         fewest = min(len(row) for row in hetero.blocks_of(np.asarray(layout.matrix)))
-        least = 2 * config.num_byzantine + 3
+        least = 2 * len(config.attackers) + 3
         rule = f"must be another rule: krum needs {least} sums of each segment, 2 f + 3"
         require(fewest >= least, "combine", rule, f"{fewest} sums")
-    return SegmentStudy(config, layout, order, rates, threshold)
 
 
 def analyse_segments(

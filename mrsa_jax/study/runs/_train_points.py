@@ -110,6 +110,8 @@ def variables(
     found = dict(_END)
     if any(config.training.measure_drift for config in configs):
         found |= _measured.OF_DRIFT
+    if any(not config.hetero.is_plain for config in configs):
+        found |= VARIABLES["segments_of_point"]
     is_bounded = any(config.aggregation.clip_norm is not None for config in configs)
     if is_bounded:
         found |= _measured.OF_NOISE
@@ -212,6 +214,12 @@ def run_points(
             if not (at_end and name.endswith("_by_evaluation"))
         }
         values |= _learnt(result, at_end=at_end)
+        if played.segments is not None:
+            facts = played.segments.facts(
+                played.survivors, played.history.participation
+            )
+            names = VARIABLES["segments_of_point"]
+            values |= {name: facts[name] for name in names}
         if "status" in kept:
             values["status"] = result.status[: len(played.cohorts)]
         values |= history_values(played.history, kept)

@@ -1,4 +1,6 @@
-"""Settings and rules of `audit`, `advise` and `secagg`, which run no scheme's rounds.
+"""Settings and rules of `audit`, `advise`, `secagg` and `segments`.
+
+They run no scheme's rounds.
 
 Nothing here imports JAX.
 """
@@ -15,8 +17,18 @@ import tyro
 from mrsa_jax._core import flags
 from mrsa_jax._core.status import FEWEST_IN_A_SUM
 from mrsa_jax.availability.registry import Model
-from mrsa_jax.study.settings._config import DriftSettings, parse_scheme
-from mrsa_jax.study.settings._tables import check_reachable, check_unset, validate_graph
+from mrsa_jax.study.settings._config import (
+    DriftSettings,
+    parse_scheme,
+    validate_attack,
+    validate_groups,
+)
+from mrsa_jax.study.settings._tables import (
+    SegmentConfig,
+    check_reachable,
+    check_unset,
+    validate_graph,
+)
 from mrsa_watch._base.errors import require
 from mrsa_watch._base.html import Shown, plain_settings
 from mrsa_watch._base.untrusted import start_of
@@ -501,3 +513,99 @@ def check_secagg(config: SecaggConfig) -> None:
         require(config.fidelity in (None, "sets"), "fidelity", rule, config.fidelity)
         rule = "must not be set with --trials"
         check_unset(config, rule, "dropped_before_unmasking", "consistency", "up_mbits")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class SegmentsConfig(SegmentConfig):
+    """Plan a round of HeteroSAg: its privacy level, errors, times and tolerance.
+
+    Without --fidelity and --trials no round is run.
+      mrsa-jax segments --segments mc
+      mrsa-jax segments --segments sc --group-sizes 3 6 6 --group-levels 2 4 8
+        --subgroups 1 2 2
+      mrsa-jax segments --fidelity real --dim 1000 --combine median
+      mrsa-jax segments --trials 10000 --step-dropout-rate 0.05 --combine median
+
+    Exit status: 0 done; 1 the round failed, so that no sum was learnt; 2 misuse.
+    """
+
+    segments: Annotated[
+        Literal["sc", "mc", "hc", "groups"],
+        flags.Cites(**dict.fromkeys(("sc", "mc", "hc", "groups"), "heterosag")),
+    ] = "mc"
+    """sc, mc, hc: single, multiple or hybrid chain over as many groups as
+    --group-levels has; groups: each group by itself (no privacy between groups)."""
+
+    group_sizes: Annotated[tuple[int, ...], flags.shown()] = ()
+    """Clients of each group, slowest group first, such as 3 6 6. Default: 4 each."""
+
+    fidelity: _FidelityName = None
+    """Run one round of random updates. real: messages and cryptography; array: the same
+    bits, faster; sets: no pads. Default: no round is run."""
+
+    dim: flags.Whole = 10_000
+    """Coordinates of each client's update, m."""
+
+    clip: flags.Positive = 0.5
+    """Each coordinate of an update lies in [-clip, clip]."""
+
+    modulus_rule: Literal["exact", "power_of_two"] = "exact"
+    """Rings of sums: exact, |S| (K - 1) + 1; or the next power of two."""
+
+    threshold: Annotated[flags.Count, flags.Within(1)] = None
+    """Secret shares that rebuild a secret, t. Default: more than half of the clients.
+    """
+
+    step_dropout_rate: flags.Chance = 0.0
+    """Probability that a client is lost at each of the protocol's four steps, q."""
+
+    trials: Annotated[flags.Count, flags.Within(1)] = None
+    """Count the rounds with a sum in this many rounds, by their true privacy level and
+    tolerance. Default: none is counted."""
+
+    straggler_rate: flags.Chance = 0.0
+    """Probability that a client is a straggler in a round, with --trials."""
+
+    straggler_slowdown: Annotated[float, flags.IS_GROUP] = 10.0
+    """Factor by which a straggler sends more slowly."""
+
+    seed: flags.Seed = 0
+    """Seed of updates, secrets and losses; a round is trial 0 of the study of its seed.
+    """
+
+    json: bool = False
+    """Print everything as JSON instead."""
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """Return the clients of each group."""
+        return self.group_sizes or (4,) * len(self.group_levels)
+
+    @property
+    def num_clients(self) -> int:
+        """Return n."""
+        return sum(self.sizes)
+
+
+def check_segments(config: SegmentsConfig) -> None:
+    """Raise `ConfigurationError` for the first setting that breaks a rule."""
+    n = config.num_clients
+    validate_groups(dataclasses.replace(config, group_sizes=config.sizes), n)
+    validate_attack(config, n)
+    if config.threshold is not None:
+        check_reachable(config.threshold, n)
+    rule = "must be at least the number of segments"
+    least = 1 if config.segments == "groups" else config.num_columns
+    require(config.dim >= least, "dim", rule, config.dim, least)
+    is_run = config.fidelity is not None
+    if config.trials is not None:
+        rule = "must not be set with --trials, which counts rounds as sets"
+        require(not is_run, "fidelity", rule, config.fidelity)
+    else:
+        check_unset(config, "must not be set without --trials", "straggler_rate")
+    if not is_run:
+        rule = "must not be set without --fidelity, which runs a round"
+        check_unset(config, rule, "attack")
+    if not is_run and config.trials is None:
+        rule = "must not be set without --fidelity or --trials"
+        check_unset(config, rule, "step_dropout_rate", "threshold")

@@ -445,17 +445,22 @@ def _validate_segments(config: DemoConfig | TrainConfig, varies: bool) -> None:
     segments, aggregation = config.hetero, config.aggregation
     if segments.is_plain:
         rule = "must not be set without --segments sc, mc, hc or groups"
-        names = ("subgroups", "hybrid_threshold", "combine", "attack", "num_byzantine")
+        names = (
+            "subgroups",
+            "hybrid_threshold",
+            "combine",
+            "attack",
+            "num_byzantine",
+            "group_sizes",
+            "byzantine_clients",
+            "attack_strength",
+            "weigh_sums",
+        )
         check_unset(segments, rule, *names)
         return
-    _validate_groups(segments, config.population.cohort_size)
-    attackers, attack = segments.num_byzantine, segments.attack
-    rule = "must be at least 1 with an attack, and 0 without"
-    agrees = (attackers >= 1) == (attack != "none")
-    require(agrees, "num_byzantine", rule, attackers, attack)
-    rule = f"must be fewer than the {config.population.num_clients} clients"
-    fewer = attackers < config.population.num_clients
-    require(fewer, "num_byzantine", rule, attackers)
+    validate_groups(segments, config.population.cohort_size)
+    validate_attack(segments, config.population.num_clients)
+    attack = segments.attack
     rule = "must be none where cohorts differ in size (bernoulli)"
     require(not varies, "segments", rule, segments.segments)
     rule = (
@@ -472,14 +477,55 @@ def _validate_segments(config: DemoConfig | TrainConfig, varies: bool) -> None:
     require(policy == "ignore", "split_policy", rule, policy)
 
 
-def _validate_groups(config: SegmentConfig, cohort_size: int) -> None:
+def validate_attack(config: SegmentConfig, num_clients: int) -> None:
+    """Check which clients are Byzantine, what they do, and the rule against them.
+
+    Raises:
+        ConfigurationError: Naming the first argument that breaks a rule.
+    """
+    attack, named = config.attack, config.byzantine_clients
+    rule = "must not be set with byzantine_clients, which names them"
+    require(not named or config.num_byzantine == 0, "num_byzantine", rule, named)
+    is_good = len(set(named)) == len(named)
+    is_good = is_good and all(0 <= client < num_clients for client in named)
+    rule = f"must be different clients from 0 to {num_clients - 1}"
+    require(is_good, "byzantine_clients", rule, named)
+    attackers = len(config.attackers)
+    argument = "byzantine_clients" if named else "num_byzantine"
+    rule = "must be at least 1 with an attack, and 0 without"
+    agrees = (attackers >= 1) == (attack != "none")
+    require(agrees, argument, rule, attackers, attack)
+    rule = f"must be fewer than the {num_clients} clients"
+    require(attackers < num_clients, argument, rule, attackers)
+    is_used = attack not in ("none", "wrong_pads")
+    rule = "must not be set without an attack that has a strength"
+    is_right = config.attack_strength is None or is_used
+    require(is_right, "attack_strength", rule, config.attack_strength, attack)
+    is_used = config.combine in ("median", "trimmed", "geometric")
+    rule = "must not be set unless --combine is median, trimmed or geometric"
+    require(config.weigh_sums or is_used, "weigh_sums", rule, config.combine)
+
+
+def validate_groups(config: SegmentConfig, cohort_size: int) -> None:
+    """Check a cohort's groups: their levels, sizes, subgroups and rates.
+
+    Raises:
+        ConfigurationError: Naming the first argument that breaks a rule.
+    """
     levels, cuts, columns = config.group_levels, config.subgroups, config.num_columns
     least = 1 if config.segments == "groups" else 2
     require(len(levels) >= least, "group_levels", f"must hold {least} or more", levels)
     rule = "must not descend from slower to faster groups"
     require(list(levels) == sorted(levels), "group_levels", rule, levels)
-    fits = not cuts or (len(cuts) == len(levels) and min(cuts) >= 1)
     rule = "must be one number, at least 1, for each of `group_levels`"
+    sizes = config.group_sizes
+    fits = not sizes or (len(sizes) == len(levels) and min(sizes) >= 1)
+    require(fits, "group_sizes", rule, sizes, levels)
+    rule = "must add up to the clients of a cohort"
+    fits = not sizes or sum(sizes) == cohort_size
+    require(fits, "group_sizes", rule, sum(sizes), cohort_size)
+    rule = "must be one number, at least 1, for each of `group_levels`"
+    fits = not cuts or (len(cuts) == len(levels) and min(cuts) >= 1)
     require(fits, "subgroups", rule, cuts, levels)
     threshold = config.hybrid_threshold
     rule = "must be given for hc, and for no other scheme"

@@ -321,11 +321,29 @@ class SegmentConfig(Shown):
     sign_flip, scaling (by 10), collusion."""
     num_byzantine: int = 0
     """Number of Byzantine clients: the first ones."""
+    group_sizes: Annotated[tuple[int, ...], flags.shown()] = ()
+    """Clients of a cohort in each group, slowest group first, such as 3 6 6. Default:
+    as equal as can be."""
+    byzantine_clients: Annotated[tuple[int, ...], flags.shown()] = ()
+    """The Byzantine clients by number, instead of --num-byzantine. Default: the first
+    ones."""
+    attack_strength: Annotated[flags.Number, flags.IS_POSITIVE] = None
+    """Strength of --attack: the factor of sign_flip (default 1) and scaling (10), the
+    standard deviation of gaussian (0.1), the deviations of collusion (1.5). Default:
+    the attack's."""
+    weigh_sums: bool = True
+    """Count a sum by its clients in the rule of --combine. Otherwise each counts once,
+    as in the paper."""
 
     @property
     def is_plain(self) -> bool:
         """Whether there are no segments and no groups."""
         return self.segments == "none"
+
+    @property
+    def attackers(self) -> tuple[int, ...]:
+        """Return the Byzantine clients."""
+        return self.byzantine_clients or tuple(range(self.num_byzantine))
 
     @property
     def num_columns(self) -> int:
@@ -335,9 +353,11 @@ class SegmentConfig(Shown):
     def column_sizes(self, cohort_size: int, block_size: int = 1) -> list[int]:
         """Return the sizes of a cohort's groups.
 
-        Groups hold whole blocks of `block_size` clients where there is one for each
-        group.
+        Unless sizes are set, groups hold whole blocks of `block_size` clients if there
+        is one for each group.
         """
+        if self.group_sizes:
+            return list(self.group_sizes)
         number = len(self.group_levels)
         unit = block_size if cohort_size // block_size >= number else 1
         size, rest = divmod(cohort_size // unit, number)

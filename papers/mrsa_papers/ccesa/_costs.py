@@ -20,7 +20,6 @@ from mrsa_jax._core.streams import as_key, fold
 from mrsa_jax.availability import independent_steps
 from mrsa_papers.ccesa._theory import (
     SIZES,
-    bandwidth_bits,
     check_thresholds,
     step_rate,
     thresholds_of,
@@ -238,7 +237,7 @@ def bandwidths(context: Context, settings: Values) -> Found:
         # the mean degree, which the paper's count takes for |Adj|
         degree = (n - 1) * p
         wire = [8 * sum(wire_terms(k).values()) for k in (degree, n - 1)]
-        paper = (bandwidth_bits(degree), bandwidth_bits(n - 1))
+        paper = (secagg.costs.printed_bits(degree), secagg.costs.printed_bits(n - 1))
         rows.append(dict(zip(_BITS, (n, p, *paper, *wire), strict=True)))
     data = rows_to_frame(rows)
     data["ratio"] = data["B_CCESA"] / data["B_SA"]
@@ -277,7 +276,8 @@ def wire_terms(degree: float | int) -> dict[str, float]:
 def _formula_checks(data: pd.DataFrame) -> Iterator[Check]:
     # at a_K = a_S the two terms of B_SA add up
     equal = all(
-        bandwidth_bits(n - 1) == (2 * n + 5 * n - 4) * 256 for n in map(int, data["n"])
+        secagg.costs.printed_bits(n - 1) == (2 * n + 5 * n - 4) * 256
+        for n in map(int, data["n"])
     )
     ratios = ", ".join(
         f"{row['ratio']:.3f} at n = {int(row['n'])}"
@@ -332,10 +332,10 @@ def _labelled(data: pd.DataFrame) -> pd.DataFrame:
 def _turbo_checks() -> Iterator[Check]:
     """Section 1: n = 100, m = 10^6, R = 32, L = 10, a_K = a_S = 256."""
     # bits per client, as printed
-    turbo = 4.0 * 10**6 * 100 * 32 / 10
+    turbo = secagg.costs.turbo_aggregate_bits(100, 10**6, 32, 10)
     printed = math.sqrt(100 * math.log(100)) * (2 * 256 + 5 * 256) + 32e6
     degree = 99 * secagg.connection_probability(100, 0.0)
-    exact = bandwidth_bits(degree) + 32e6
+    exact = secagg.costs.printed_bits(degree) + 32e6
     yield compare("Turbo-aggregate, 4 m n R / L (bits)", 1.28e9, turbo, depends=())
     yield compare(
         "CCESA / Turbo-aggregate (%), by Section 1's formula",

@@ -77,19 +77,9 @@ def real_threshold(n: int, p: float) -> float:
     return ((n - 1) * p + math.sqrt((n - 1) * math.log(n - 1)) + 1.0) / 2.0
 
 
-def bandwidth_bits(degree: float | int) -> float:
-    """Return B_CCESA: the bits per client beyond FedAvg's residues without losses.
-
-    B_CCESA = 2 (|Adj| + 1) a_K + (5 |Adj| + 1) a_S at a_K = a_S = 256 (Appendix D.1):
-    two public keys up and 2 |Adj| down, 2 |Adj| shares up and down, |Adj| + 1 shares up
-    to unmask. SecAgg's B_SA is that of |Adj| = n - 1.
-    """
-    return float(2 * (degree + 1) * 256 + (5 * degree + 1) * 256)
-
-
 def bandwidth_share(n: int, p: float) -> float:
     """Return CCESA's additional bandwidth over SecAgg's, by Appendix D.1's count."""
-    return bandwidth_bits((n - 1) * p) / bandwidth_bits(n - 1)
+    return secagg.costs.printed_bits((n - 1) * p) / secagg.costs.printed_bits(n - 1)
 
 
 def error_bounds(context: Context, settings: Values) -> Found:

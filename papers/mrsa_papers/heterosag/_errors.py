@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
@@ -86,123 +86,6 @@ def error_bounds(context: Context) -> Found:
     )
 
 
-def scheme_error_bound(
-    scheme: str,
-    levels: Sequence[int],
-    group_size: int,
-    dim: int,
-    *,
-    subgroups: Sequence[int] | None = None,
-    hybrid_threshold: int = 0,
-    as_printed: bool = False,
-) -> float:
-    """Return the closed forms (12) to (14) and (16) to (18) of the bound, on [0, 1].
-
-    Args:
-        scheme: "sc", "mc" or "hc"; with `subgroups` SC+, MC+ and HC+.
-        levels: K_g of each group, never descending.
-        group_size: Clients of each group, n; of each subgroup, n-bar, with `subgroups`.
-        dim: m, a multiple of the number of segments.
-        subgroups: L_g of each group; one each if None.
-        hybrid_threshold: T of "hc", 1 to Z - 1.
-        as_printed: Keep the first term of (18) where g_T = G - 1, which counts the
-            subgroups of the last group twice.
-
-    Returns:
-        The bound, equal to `quantization_error_bound` of the scheme's matrix. (18)
-        double counts where g_T is the last group, and its d_T is z_T - Z_(g_T - 1) here
-        (docs/errata.md).
-    """
-    parts = [1] * len(levels) if subgroups is None else list(subgroups)
-    segments = sum(parts)
-    if scheme == "sc":
-        counts = _chain_counts(parts)
-    elif scheme == "mc":
-        counts = [
-            _multiple_count(parts, group, part) for group, part in enumerate(parts)
-        ]
-    else:
-        counts = _hybrid_counts(parts, hybrid_threshold, as_printed)
-    # rationals: equality with (11) is checked to the last digit
-    total = sum(
-        (
-            Fraction(number, (part - 1) ** 2)
-            for number, part in zip(counts, levels, strict=True)
-        ),
-        Fraction(0),
-    )
-    # n users in each pair, m/Z coordinates each, over 4 N^2 with N = n Z
-    return float(
-        total * group_size * (dim // segments) / (4 * (group_size * segments) ** 2)
-    )
-
-
-def _chain_counts(parts: list[int]) -> list[int]:
-    """Count the pairs (subgroup, segment) with each group's quantizer, (16)."""
-    # every segment of every subgroup; the chain of segments joins neighbours
-    counts = [sum(parts) * part for part in parts]
-    # a pair takes the coarser quantizer: two more for the first group, two fewer for
-    # the last
-    counts[0] += 2
-    counts[-1] -= 2
-    return counts
-
-
-def _multiple_count(parts: list[int], group: int, subgroups: int) -> int:
-    """Count the pairs of the first subgroups of a group in MC+, (17)."""
-    # subgroups of coarser groups, whose quantizers count where they sum together
-    before = sum(parts[:group])
-    # with each later subgroup it sums one segment, by its own coarser quantizer for
-    # both; and one segment alone
-    return sum(
-        2 * (sum(parts) - before - subgroup) - 1 for subgroup in range(subgroups)
-    )
-
-
-def _hybrid_counts(parts: list[int], threshold: int, as_printed: bool) -> list[int]:
-    """Return the counts of (18)."""
-    last = len(parts) - 1
-    first_of_chain = sum(parts) - threshold - 1  # z_T
-    # g_T
-    group = next(g for g in range(last + 1) if sum(parts[: g + 1]) > first_of_chain)
-    chain_place = first_of_chain - sum(parts[:group])  # d_T
-    # groups before the chain count as in MC+
-    counts = [_multiple_count(parts, g, parts[g]) for g in range(group)]
-    counts += [part * (threshold + 1) for part in parts[group:]]
-    counts[last] = (parts[last] - 1) * (threshold + 1) + threshold
-    in_group = _multiple_count(parts, group, chain_place) + threshold + 2
-    in_group += (
-        (parts[group] - chain_place - 2) * (threshold + 1) + threshold + (group != last)
-    )
-    counts[group] = in_group + (counts[last] if as_printed and group == last else 0)
-    return counts
-
-
-def expansion_factor(
-    num_levels: int, num_summed: int, *, rounded: bool = True
-) -> float:
-    """Return by how much secure sums lengthen quantized updates, Section VI-A.
-
-    log2(|S| (K - 1) + 1) / log2 K bits for each coordinate on the wire against plain
-    bits, keys and shares apart.
-
-    Args:
-        num_levels: K, at least 2.
-        num_summed: |S|, clients that sum together; 2 n-bar bounds the schemes'.
-        rounded: Count whole bits on the wire (ceil of the numerator), as the paper's
-            numbers do; its formula does not.
-
-    Returns:
-        The factor, at least 1.
-    """
-    # sums run from 0 to |S| (K - 1)
-    ring = num_summed * (num_levels - 1) + 1
-    # a ring of this many values needs the bits of its largest one
-    return ((ring - 1).bit_length() if rounded else math.log2(ring)) / math.log2(
-        num_levels
-    )
-
-
 def _share(data: pd.DataFrame) -> str:
     share = data["exact"] / data["bound"]
     low, high = f"{share.min():.3f}", f"{share.max():.3f}"
@@ -272,12 +155,12 @@ def _experiment_1() -> Iterator[Check]:
         counted = _counted(name, _DIM)
         if name in training.SCHEMES:
             scheme, threshold = training.SCHEMES[name]
-            closed = scheme_error_bound(
+            closed = hetero.scheme_error_bound(
                 scheme,
                 training.LEVELS,
                 training.GROUP_SIZE,
                 _DIM,
-                hybrid_threshold=threshold or 0,
+                hybrid_threshold=threshold,
             )
         else:
             closed = hetero.quantization_error_bound(
@@ -314,10 +197,10 @@ def _closed_forms(context: Context) -> Iterator[Check]:
             # of it takes
             own_levels = np.where(matrix < 0, columns, columns[np.maximum(matrix, 0)])
             counted = _equation_11(own_levels, [1] * total)
-            words: Any = {"subgroups": parts, "hybrid_threshold": threshold or 0}
+            words: Any = {"subgroups": parts, "hybrid_threshold": threshold}
             is_equal, is_printed = (
                 math.isclose(
-                    scheme_error_bound(
+                    hetero.scheme_error_bound(
                         scheme, levels, 1, total, as_printed=limit, **words
                     ),
                     counted,
@@ -360,8 +243,8 @@ def expansion(context: Context) -> Found:
     """Return Section VI-A's expansion factors, with whole bits and without."""
     checks = []
     for levels, who, summed, paper in printed_in("heterosag")["expansion"]:
-        whole = expansion_factor(levels, summed)
-        real = expansion_factor(levels, summed, rounded=False)
+        whole = hetero.costs.expansion_factor(levels, summed)
+        real = hetero.costs.expansion_factor(levels, summed, rounded=False)
         name = f"K = {'2^16' if levels > 2 else '2'}, {who}"
         note = f"{real:.6f} by the formula as printed, without whole bits"
         checks.append(compare(name, paper, whole, tolerance=1e-12, note=note))
@@ -369,8 +252,8 @@ def expansion(context: Context) -> Found:
         {
             "K": levels,
             "summed": 2**power,
-            "factor": expansion_factor(levels, 2**power),
-            "real bits": expansion_factor(levels, 2**power, rounded=False),
+            "factor": hetero.costs.expansion_factor(levels, 2**power),
+            "real bits": hetero.costs.expansion_factor(levels, 2**power, rounded=False),
         }
         for levels in (2, 16, 2**16)
         for power in range(1, 15)

@@ -5,7 +5,6 @@ Theorem 4, and Section V-A's number of attackers.
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,29 +18,6 @@ if TYPE_CHECKING:
     from mrsa_papers.harness._figures import Axes, pd
 
 _RATES = (0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5)
-
-
-def survival_probability(
-    subgroup_size: int, dropout_rate: float, num_subgroups: int = 1
-) -> float:
-    """Return the chance that every subgroup keeps two or more clients, equation (19).
-
-    (1 - [n (1 - p) p^(n - 1) + p^n])^Z with n = n-bar; 1 for Z is the paper's theorem.
-    The protocol needs less: a subgroup without survivors exposes nobody, nor does a
-    single survivor in a sum with another subgroup.
-    """
-    nobody, alone = 1.0, 0.0  # stay, without cancellation
-    for _ in range(subgroup_size):
-        # one client more: the chances that none stays, and that exactly one does
-        nobody, alone = (
-            nobody * dropout_rate,
-            alone * dropout_rate + nobody * (1.0 - dropout_rate),
-        )
-    failure = nobody + alone
-    # by logarithms, as a power of a number near 1 would lose digits
-    if num_subgroups == 1 or failure >= 1.0:
-        return max(0.0, 1.0 - failure)
-    return math.exp(num_subgroups * math.log1p(-failure))
 
 
 def dropouts(context: Context) -> Found:
@@ -60,7 +36,7 @@ def dropouts(context: Context) -> Found:
             low, high = binomial_interval(
                 count, trials, 1 - 1e-3 / (len(cases) * len(numbers))
             )
-            exact = survival_probability(size, rate, total)
+            exact = hetero.costs.survival_probability(size, rate, total)
             rows.append(
                 {
                     "n": size,
