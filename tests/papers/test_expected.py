@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from inside import inside
+from inside import inside, values_of_item
 
 from mrsa_jax import data
 from mrsa_papers import ITEMS, Check
@@ -146,15 +146,15 @@ def _of_reliability(make: str) -> Callable[[Patch], tuple[Check, ...]]:
 
 
 def _of_experiment_1(patch: Patch) -> tuple[Check, ...]:
-    size = unequal._FULL
+    values = values_of_item("heterosag.fig3a")
     frame = _rows(
         classes=("sorted classes",),
-        scheme=unequal.SCHEMES,
-        factor=(1.0, *size.factors),
-        seed=range(size.seeds),
+        scheme=("K = 2", "SC", "MC", "K = 12"),
+        factor=(1.0, *values.clip_factors),
+        seed=range(values.num_seeds),
         round=(5, 100),
     )
-    return unequal._accuracy_checks(frame.assign(accuracy=0.5), size, 0.04)
+    return unequal._accuracy_checks(frame.assign(accuracy=0.5), values, 0.04)
 
 
 CLAIMS: dict[tuple[str, str], Callable[[Patch], tuple[Check, ...]]] = {

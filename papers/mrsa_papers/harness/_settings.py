@@ -23,6 +23,7 @@ _KINDS: dict[str, Any] = {
     "share": flags.Share,
     "inside": flags.Inside,
     "positive": flags.Positive,
+    "not_negative": flags.NotNegative,
     "text": str,
     "flag": bool,
 }
@@ -51,6 +52,9 @@ HELP = {
     "learning_rate": "Step size of local SGD.",
     "batch_size": "Samples in a minibatch.",
     "num_epochs": "Local epochs per round.",
+    "levels": "Levels K of each group's quantizer.",
+    "group_size": "Clients of a group.",
+    "evaluate_every": "Rounds between two tests.",
     "model": "Model that clients train.",
     "rounds_before": "Rounds t0 that are trained before the sums are kept.",
     "dim": "Coordinates of an update.",
