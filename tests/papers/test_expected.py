@@ -115,7 +115,7 @@ def _of_images(patch: Patch) -> tuple[Check, ...]:
     return tuple(images._checks(frame.assign(psnr=1.0, error=0.0, exposed=False)))
 
 
-def _of_reliability(make: str) -> Callable[[Patch], tuple[Check, ...]]:
+def _of_reliability(make: str, item: str) -> Callable[[Patch], tuple[Check, ...]]:
     def checks(patch: Patch) -> tuple[Check, ...]:
         def measured(runs: Runs) -> pd.DataFrame:
             own = runs
@@ -140,7 +140,8 @@ def _of_reliability(make: str) -> Callable[[Patch], tuple[Check, ...]]:
         patch.setattr(reliability, "_caption", lambda *_: "")
         patch.setattr(reliability, "_failing", lambda *_: "")
         patch.setattr(Runs, "same_model", lambda *_: True)
-        return getattr(reliability, make)(_context()).checks  # type: ignore[no-any-return]
+        made = getattr(reliability, make)(_context(), values_of_item(item))
+        return made.checks  # type: ignore[no-any-return]
 
     return checks
 
@@ -164,8 +165,8 @@ CLAIMS: dict[tuple[str, str], Callable[[Patch], tuple[Check, ...]]] = {
     ("multiround", "fig9"): _of_windows("updates_over_a_window"),
     ("multiround", "fig8_2021"): _of_windows("models_of_2021"),
     ("multiround", "fig10"): _of_images,
-    ("ccesa", "fig4"): _of_reliability("objects"),
-    ("ccesa", "figb1"): _of_reliability("faces"),
+    ("ccesa", "fig4"): _of_reliability("objects", "ccesa.fig4"),
+    ("ccesa", "figb1"): _of_reliability("faces", "ccesa.figb1"),
     ("heterosag", "fig3a"): _of_experiment_1,
 }
 """Each item's claims at full size, from made-up measurements."""

@@ -259,7 +259,7 @@ def _order_checks(
     yield state(
         f"the best scheme after {settings.num_rounds} rounds",
         best,
-        paper=names.fine,
+        paper="the finest quantizer for all",
         ours=", ".join(
             f"{s} {100 * accuracies.mean():.1f} %" for s, accuracies in late.items()
         ),
