@@ -183,7 +183,7 @@ def _of_figures() -> Iterator[Check]:
 
 
 def _between(data: pd.DataFrame) -> Check:
-    """Check that t is over half of all holders, and that as many are left on average."""
+    """Check that t is over half of all holders, and that as many are left."""
     chosen = data[data["where"] != "Figure B.1"]
     inside = (chosen["t"] > chosen["half of holders"]) & (
         chosen["t"] <= chosen["holders left"]

@@ -185,6 +185,16 @@ class Values:
         """Return the value of a setting by its name."""
         return self.__dict__[name]
 
+    def resolve(self, **values: Any) -> None:
+        """Set what a default left open, such as a model that the images decide.
+
+        Raises:
+            AttributeError: For a name that is no setting of the item.
+        """
+        for name, value in values.items():
+            getattr(self, name)  # a setting
+            self.__dict__[name] = value
+
     @property
     def missed(self) -> dict[str, str]:
         """The settings that are not the paper's, in words by name."""

@@ -137,7 +137,8 @@ def _checks(
     means = ", ".join(f"{label} {100 * late[label].mean():.1f} %" for label in RUNS)
     spread, count = width / np.sqrt(3), len(settings.byzantine_clients)
     yield state(
-        f"n_B = {count}, median, against n_B = 0, mean (the attacker as the paper models it)",
+        f"n_B = {count}, median, against n_B = 0, mean (the attacker as the paper "
+        "models it)",
         (-median).reaches(-5),
         paper="very close",
         ours=f"{median} points below",

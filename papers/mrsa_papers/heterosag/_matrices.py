@@ -358,7 +358,7 @@ def _check_example(settings: Values) -> None:
 
 def _binary(data: pd.DataFrame) -> Iterator[Check]:
     """Yield Example 1's sum in numbers, where its pads and codes are gone through."""
-    pads, names = (1, 1, 4), [name for name in data if name.startswith("Z_")]
+    pads, names = (1, 1, 4), [name for name in data if str(name).startswith("Z_")]
     if len(names) != len(pads):
         return
     chosen = data[

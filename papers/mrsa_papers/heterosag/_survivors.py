@@ -161,10 +161,8 @@ def attackers(context: Context, settings: Values) -> Found:
                 ours=f"n_B <= {experiment['exact']}",
                 otherwise="paper errs" if experiment["exact"] >= number else "differs",
                 note=(
-                    f"the experiment {'keeps' * (experiment['paper'] >= number) or 'breaks'} "
-                    "the printed bound and "
-                    f"{'keeps' * (experiment['exact'] >= number) or 'breaks'} the exact "
-                    "one"
+                    f"the experiment {_fares(number, experiment['paper'])} the printed "
+                    f"bound and {_fares(number, experiment['exact'])} the exact one"
                 ),
             ),
         ),
@@ -172,6 +170,11 @@ def attackers(context: Context, settings: Values) -> Found:
         "Attackers that a median over the sums of a row can take, wherever they sit: "
         "the printed 0.25 G - 1 and the exact number.",
     )
+
+
+def _fares(number: int, bound: int | float) -> str:
+    """Return what so many attackers do to a bound."""
+    return "keeps" if number <= bound else "breaks"
 
 
 def _bounds(size: int) -> dict[str, Any]:
