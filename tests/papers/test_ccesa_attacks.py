@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 import pandas as pd
 import pytest
-from inside import inside
+from inside import inside, values_of_item
 from matplotlib.figure import Figure
 from scipy import stats
 
@@ -48,7 +48,7 @@ N, DIM, CHANCE = 12, 300, 0.4
         (lambda: remake(["ccesa.fig2"], dataset="mnist5k"), "did you mean 'mnist_5k'"),
         (lambda: remake(["ccesa.table4"]), "did you mean 'ccesa.table"),
         (
-            lambda: membership._setting(False, _tiny()),
+            lambda: membership._sizes(values_of_item("ccesa.table3"), _tiny()),
             "`dataset` must leave each of 12 clients 5",
         ),
     ],
@@ -172,7 +172,8 @@ def test_intervals_of_several_cases_hold_together() -> None:
 
 
 def test_forty_percent_hide_but_lose_the_sum() -> None:
-    check = inversion._forty_percent(Context(0, True))
+    values = values_of_item("ccesa.fig2", fast=True)
+    check = inversion._forty_percent(Context(0, True), values)
     assert check.verdict == "our reading"
     assert "0 are not private" in check.ours
 
@@ -240,11 +241,11 @@ def test_the_band_of_luck_holds_luck() -> None:
 
 
 def test_places_pair_each_client_with_others_of_its_own() -> None:
-    places = membership._places(3, 12 * 3)
+    places = membership._places(3, 12 * 3, 12)
     assert places.shape == (12, 6)
     assert places[2].tolist() == [6, 7, 8, 36 + 6, 36 + 7, 36 + 8]
     assert len(np.unique(places)) == 72
-    few = membership._places(3, 4)  # others come again, never twice for one client
+    few = membership._places(3, 4, 12)  # others come again, never twice for one client
     assert few.max() == 36 + 3
     assert all(len(set(row.tolist())) == 6 for row in few)
 
@@ -255,9 +256,7 @@ def test_printed_shares_stand_beside_the_papers_own_data_alone(
     is_own: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(membership, "is_data_of", lambda dataset, known: is_own)
-    setting = membership._Setting(
-        {30: 5000}, seeds=1, epochs=1, shadows=1, ratio_shadows=1
-    )
+    values = values_of_item("ccesa.table3")
     counts = {
         "right": 60,
         "trials": 100,
@@ -271,7 +270,7 @@ def test_printed_shares_stand_beside_the_papers_own_data_alone(
     names = [
         PLAIN,
         SECAGG,
-        ccesa_name(membership._CHANCE),
+        ccesa_name(values.connection_probability),
         *map(membership._sum_name, (2, 4, 12)),
     ]
     rows = [
@@ -280,9 +279,10 @@ def test_printed_shares_stand_beside_the_papers_own_data_alone(
         for name in names
     ]
     dataset = mj.data.load("digits")
-    frame = pd.DataFrame(list(membership._labelled("scores", rows, setting, dataset)))
+    labelled = membership._labelled("scores", rows, {30: 5000}, values, dataset)
+    frame = pd.DataFrame(list(labelled))
     assert bool(frame["printed"].notna().any()) is is_own
-    papers = {check.claim: check.paper for check in membership._checks(frame)}
+    papers = {check.claim: check.paper for check in membership._checks(frame, values)}
     for words, one, other in (
         ("accuracy", "72.49 %", "49.67 %"),
         ("precision", "70.41 %", "49.78 %"),

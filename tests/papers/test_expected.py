@@ -118,7 +118,7 @@ def _of_images(patch: Patch) -> tuple[Check, ...]:
     return tuple(images._checks(made, (2, 4)))
 
 
-def _of_reliability(make: str) -> Callable[[Patch], tuple[Check, ...]]:
+def _of_reliability(make: str, item: str) -> Callable[[Patch], tuple[Check, ...]]:
     def checks(patch: Patch) -> tuple[Check, ...]:
         def measured(runs: Runs) -> pd.DataFrame:
             own = runs
@@ -143,21 +143,22 @@ def _of_reliability(make: str) -> Callable[[Patch], tuple[Check, ...]]:
         patch.setattr(reliability, "_caption", lambda *_: "")
         patch.setattr(reliability, "_failing", lambda *_: "")
         patch.setattr(Runs, "same_model", lambda *_: True)
-        return getattr(reliability, make)(_context()).checks  # type: ignore[no-any-return]
+        made = getattr(reliability, make)(_context(), values_of_item(item))
+        return made.checks  # type: ignore[no-any-return]
 
     return checks
 
 
 def _of_experiment_1(patch: Patch) -> tuple[Check, ...]:
-    size = unequal._FULL
+    values = values_of_item("heterosag.fig3a")
     frame = _rows(
         classes=("sorted classes",),
-        scheme=unequal.SCHEMES,
-        factor=(1.0, *size.factors),
-        seed=range(size.seeds),
+        scheme=("K = 2", "SC", "MC", "K = 12"),
+        factor=(1.0, *values.clip_factors),
+        seed=range(values.num_seeds),
         round=(5, 100),
     )
-    return unequal._accuracy_checks(frame.assign(accuracy=0.5), size, 0.04)
+    return unequal._accuracy_checks(frame.assign(accuracy=0.5), values, 0.04)
 
 
 CLAIMS: dict[tuple[str, str], Callable[[Patch], tuple[Check, ...]]] = {
@@ -167,8 +168,8 @@ CLAIMS: dict[tuple[str, str], Callable[[Patch], tuple[Check, ...]]] = {
     ("multiround", "fig9"): _of_windows("fig9", "updates_over_a_window"),
     ("multiround", "fig8_2021"): _of_windows("fig8_2021", "models_of_2021"),
     ("multiround", "fig10"): _of_images,
-    ("ccesa", "fig4"): _of_reliability("objects"),
-    ("ccesa", "figb1"): _of_reliability("faces"),
+    ("ccesa", "fig4"): _of_reliability("objects", "ccesa.fig4"),
+    ("ccesa", "figb1"): _of_reliability("faces", "ccesa.figb1"),
     ("heterosag", "fig3a"): _of_experiment_1,
 }
 """Each item's claims at full size, from made-up measurements."""

@@ -15,7 +15,7 @@ from fractions import Fraction
 import numpy as np
 import pandas as pd
 import pytest
-from inside import inside
+from inside import inside, values_of_item
 
 import mrsa_jax as mj
 from mrsa_jax.cli import main
@@ -28,6 +28,7 @@ errors = inside("heterosag.error_bounds")
 matrices = inside("heterosag.matrices")
 privacy = inside("heterosag.theorem1")
 training = accuracy.training
+GROUPS = training.Groups((2, 4, 8, 10, 12), 4)
 
 UNTRAINED = [name for name in ITEMS["heterosag"] if not name.startswith("fig")]
 
@@ -230,7 +231,9 @@ def test_equation_18_errs_where_the_last_group_holds_the_threshold(
     (wrong,) = _by_verdict(items["error_bounds"], "paper errs")
     assert wrong.claim == "(18) as printed against counting"
     assert int(wrong.ours.split()[2]) > 0
-    assert errors._counted("SC", 199_210) == pytest.approx(771.3528888659841, rel=1e-14)
+    assert errors._counted("SC", 199_210, GROUPS) == pytest.approx(
+        771.3528888659841, rel=1e-14
+    )
     data = items["error_bounds"].data
     halfway = data[data["updates"] == "halfway"]
     np.testing.assert_allclose(halfway["exact"], halfway["bound"], rtol=1e-5)
@@ -268,12 +271,16 @@ def test_algorithm_6_is_run_as_printed_but_for_its_errata() -> None:
 @pytest.mark.long
 def test_the_times_of_a_round_by_hand() -> None:
     """Five segments of one coordinate: 20 users at 1 bit or 4 bits, then residues."""
-    assert accuracy.seconds("K = 2", 5) == (5e-6, 25e-6)
-    assert accuracy.seconds("K = 12", 5) == (20e-6, 40e-6)
+    assert accuracy.seconds("K = 2", 5, GROUPS) == (5e-6, 25e-6)
+    assert accuracy.seconds("K = 12", 5, GROUPS) == (20e-6, 40e-6)
     # slowest group: SC sums segments 0 and 4 by eight (9 values), the others by four (5
     # values)
-    assert accuracy.seconds("SC", 5) == pytest.approx((5e-6, (2 * 4 + 3 * 3) * 1e-6))
-    assert accuracy.seconds("MC", 5) == pytest.approx((5e-6, (4 * 4 + 3) * 1e-6))
+    assert accuracy.seconds("SC", 5, GROUPS) == pytest.approx(
+        (5e-6, (2 * 4 + 3 * 3) * 1e-6)
+    )
+    assert accuracy.seconds("MC", 5, GROUPS) == pytest.approx(
+        (5e-6, (4 * 4 + 3) * 1e-6)
+    )
 
 
 @pytest.mark.long
@@ -324,10 +331,10 @@ def test_claims_are_judged_both_ways(
     levels: tuple[float, ...], verdicts: list[str]
 ) -> None:
     frame = _curves(**dict(zip(("K_2", "SC", "MC", "K_12"), levels, strict=True)))
-    size = accuracy._Size(100, 5, 3, 0, 0, ())
-    checks = accuracy._accuracy_checks(frame, size, 0.04)
+    values = values_of_item("heterosag.fig3a", num_seeds=3)
+    checks = accuracy._accuracy_checks(frame, values, 0.04)
     assert [check.verdict for check in checks] == verdicts
-    small = next(accuracy._order_checks(frame, size, 0.04))
+    small = next(accuracy._order_checks(frame, values, 0.04))
     assert (small.verdict == "reproduced") == (levels[3] > max(levels[:3]))
 
 
@@ -336,12 +343,18 @@ def _tiny(context: Context | None = None) -> Context:
 
 
 @pytest.mark.long
-def test_experiment_1_runs_all_schemes_from_the_same_start(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(accuracy, "_FAST", accuracy._Size(2, 1, 2, 1, 1, (2.0,)))
-    monkeypatch.setattr(accuracy.federated, "mlp", mj.federated.logistic)
-    item = accuracy.accuracy(_tiny())
+def test_experiment_1_runs_all_schemes_from_the_same_start() -> None:
+    values = values_of_item(
+        "heterosag.fig3a",
+        fast=True,
+        num_rounds=2,
+        evaluate_every=1,
+        num_spread_seeds=1,
+        num_clip_seeds=1,
+        clip_factors=(2.0,),
+        model="logistic",
+    )
+    item = accuracy.accuracy(_tiny(), values)
     counts = item.data.groupby(["classes", "factor", "scheme"])["seed"].nunique()
     assert counts["sorted classes", 1.0].eq(2).all()
     assert counts["spread classes", 1.0].index.tolist() == ["MC", "SC"]
@@ -354,7 +367,7 @@ def test_experiment_1_runs_all_schemes_from_the_same_start(
 @pytest.mark.long
 def test_each_group_holds_the_classes_it_is_said_to() -> None:
     dataset = mj.data.load("digits", seed=0)
-    clients = training.one_class_each(_key(), dataset)
+    clients = training.one_class_each(_key(), dataset, 20)
     classes = mj.data.class_counts(clients).argmax(axis=1)
     assert (mj.data.class_counts(clients) > 0).sum(axis=1).tolist() == [1] * 20
     assert classes.tolist() == sorted(classes.tolist())
@@ -371,13 +384,13 @@ def _key() -> typing.Any:
 
 
 @pytest.mark.long
-def test_experiment_2_runs_with_and_without_the_attacker(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_experiment_2_runs_with_and_without_the_attacker() -> None:
     chosen = {name: byzantine.RUNS[name] for name in byzantine.RUNS}
     assert len(chosen) == 6
-    monkeypatch.setattr(byzantine, "_FAST", (2, 1, 2))
-    item = byzantine.byzantine(_tiny())
+    values = values_of_item(
+        "heterosag.fig3b", fast=True, num_rounds=2, evaluate_every=1
+    )
+    item = byzantine.byzantine(_tiny(), values)
     assert item.data["run"].unique().tolist() == list(chosen)
     assert item.checks[0].claim.startswith("n_B = 1, median, against n_B = 0, mean")
     assert len(item.checks) == 3
@@ -399,7 +412,8 @@ def test_the_attack_is_judged_both_ways(
         for run, level in zip(byzantine.RUNS, levels, strict=True)
         for seed in range(3)
     ]
-    checks = byzantine._checks(pd.DataFrame(rows), "read", "digits", 0.01)
+    values = values_of_item("heterosag.fig3b")
+    checks = byzantine._checks(pd.DataFrame(rows), "read", "digits", 0.01, values)
     assert [check.verdict for check in checks] == verdicts
 
 

@@ -19,30 +19,38 @@ from jaxtyping import Array, Key
 from mrsa_jax import attacks, data, federated, quantize, secagg
 from mrsa_jax._core.arrays import on_device
 from mrsa_papers.ccesa import _wire as lines
-from mrsa_papers.ccesa._reliability import faces_trainer, one_class
+from mrsa_papers.ccesa._reliability import check_classes, faces_trainer, one_class
 from mrsa_papers.ccesa._theory import bandwidth_share
-from mrsa_papers.harness import Context, image_as_cells, rows_to_frame, stretched
+from mrsa_papers.harness import (
+    Context,
+    Values,
+    image_as_cells,
+    rows_to_frame,
+    stretched,
+)
 from mrsa_papers.harness._figures import draw_image_grid
-from mrsa_papers.harness._items import Check, Found, Stated, state
+from mrsa_papers.harness._items import Check, Found, state
+from mrsa_watch._base.errors import require
 
 if TYPE_CHECKING:
     from mrsa_papers.harness._figures import Figure, pd
 
-_CLIENTS, _ROUNDS, _SHOWN = 40, 50, 10
+_SHOWN = 10  # clients of the figure
 _TOTAL = "sum of all"
-_PRINTED_SHARE = 0.4
-_SMOOTHNESS = 0.3  # weight of the total variation: Fredrikson et al. denoise for faces
 
 
-def inversion(context: Context) -> Found:
+def inversion(context: Context, settings: Values) -> Found:
     """Return Figures 2 and B.2: faces or digits from plain and padded local models."""
-    dataset = context.images
-    threshold = secagg.connection_probability(_CLIENTS, 0.0)
-    chances = (threshold, _PRINTED_SHARE)
-    seeds, rounds = (2, 10) if context.fast else (5, _ROUNDS)
+    dataset, number = context.images, settings.num_clients
+    check_classes(settings, dataset)
+    threshold = secagg.connection_probability(number, 0.0)
+    rule = "must leave a p* of at most 1 (29 or more do)"
+    require(threshold <= 1.0, "num_clients", rule, f"{number}: {threshold:.3f}")
+    chances = tuple(dict.fromkeys((threshold, settings.connection_probability)))
+    seeds, rounds = settings.num_seeds, settings.num_rounds
     rows: list[dict[str, Any]] = []
     for seed in context.steps("model inversion: trainings and attacks", range(seeds)):
-        rows += _attacked(context, dataset, chances, seed, rounds)
+        rows += _attacked(context, settings, dataset, chances, seed)
     frame = rows_to_frame(rows)
     names = [
         lines.PLAIN,
@@ -74,7 +82,7 @@ def inversion(context: Context) -> Found:
             )
             for k, name in enumerate(names[1:])
         ),
-        _forty_percent(context),
+        _forty_percent(context, settings),
     )
     clipped = float(frame["clipped"].max())
     is_own = dataset.name == "olivetti"
@@ -87,10 +95,11 @@ def inversion(context: Context) -> Found:
             if is_own
             else ", which cannot be fetched here: --dataset olivetti where they are"
         )
-        + f"): {_CLIENTS} clients of one class and at most ten training images each, "
-        f"{dataset.num_classes} classes; softmax regression, 50 local epochs, rate "
-        "0.05, all of a "
-        f"client's images in a step (a reading). The models of round {rounds}, "
+        + f"): {number} clients of one class and at most "
+        f"{settings.samples_per_client} training images each, "
+        f"{dataset.num_classes} classes; softmax regression, {settings.num_epochs} "
+        f"local epochs, rate {settings.learning_rate:g}, batch {settings.batch_size} "
+        f"(a reading). The models of round {rounds}, "
         f"{lines.LEVELS} "
         f"levels on +-{lines.CLIP:g} ({100 * clipped:.2g} % clipped), under real pads, "
         "are read "
@@ -98,12 +107,12 @@ def inversion(context: Context) -> Found:
         "identified if "
         "the image that its model gives for its class is most like that class's mean. "
         "p is lost: "
-        f"p* ({threshold:.3f}) and 0.4. Total variation weighs {_SMOOTHNESS:g}. Shown: "
+        f"p* ({threshold:.3f}) and {settings.connection_probability:g}. Total "
+        f"variation weighs {settings.smoothness:g}. Shown: "
         "a client "
         "of each class, seed 0, each image from its darkest to its lightest pixel; r "
         "is the "
         "correlation with the class's mean, a tick means identified.",
-        (Stated("rounds", _ROUNDS, rounds, is_least=True),),
     )
 
 
@@ -121,22 +130,24 @@ class _People:
 
 def _attacked(
     context: Context,
+    settings: Values,
     dataset: data.Dataset,
     chances: Iterable[float],
     seed: int,
-    rounds: int,
 ) -> list[dict[str, Any]]:
     """Train, overhear the last round, invert what is read.
 
     A row for each client and scheme.
     """
     key = context.key(seed)
-    clients = one_class(key, dataset)
+    number, images = settings.num_clients, settings.samples_per_client
+    clients = one_class(key, dataset, number, images)
     model = federated.logistic(dataset.num_classes)
-    line = _overheard(key, dataset, clients, model, chances, rounds)
+    line = _overheard(key, dataset, clients, model, chances, settings)
     people = _people(dataset, clients, is_shown=seed == 0)
-    steps = 40 if context.fast else 100
-    attack = attacks.model_inversion(num_steps=steps, smoothness=_SMOOTHNESS)
+    attack = attacks.model_inversion(
+        num_steps=settings.num_steps, smoothness=settings.smoothness
+    )
     rows = [] if seed else _originals(dataset, clients, people)
     rows += _inverted(line, dataset, model, attack, people)
     return [{"seed": seed, "clipped": line.clipped, **row} for row in rows]
@@ -171,16 +182,17 @@ def _overheard(
     clients: data.ClientData,
     model: Any,
     chances: Iterable[float],
-    rounds: int,
+    settings: Values,
 ) -> lines.Wire:
     """Train all rounds but one; return what is sent in the last."""
-    trainer = faces_trainer(model)
+    trainer = faces_trainer(model, settings)
+    number, rounds = settings.num_clients, settings.num_rounds
     dim = federated.num_parameters(model, dataset.input_shape)
     average = secagg.ring_average(
-        quantize.stochastic(lines.LEVELS, lines.CLIP), _CLIENTS, dim, fidelity="sets"
+        quantize.stochastic(lines.LEVELS, lines.CLIP), number, dim, fidelity="sets"
     )
     # all clients in each round, as in the paper
-    cohorts = np.ones((rounds - 1, _CLIENTS), np.bool_)
+    cohorts = np.ones((rounds - 1, number), np.bool_)
     before = federated.train(
         key, federated.Training(model, clients, cohorts, trainer, average)
     )
@@ -282,36 +294,38 @@ def _seen(
     )
 
 
-def _forty_percent(context: Context) -> Check:
+def _forty_percent(context: Context, settings: Values) -> Check:
     """Judge the printed share of resources.
 
     Appendix D.1's count gives the share, and n = 40 what its p can do.
     """
-    n, p = _CLIENTS, _PRINTED_SHARE
-    trials = 1000 if context.fast else 20_000
+    n, p = settings.num_clients, settings.connection_probability
+    trials = settings.num_trials
     share, enough = bandwidth_share(n, p), bandwidth_share(n, 0.7)
     rule = secagg.share_threshold(n, p)
     rates = {
         t: secagg.failure_rates(context.seed, n, p, 0.0, t, trials)
-        for t in dict.fromkeys((rule, 21))
+        for t in dict.fromkeys((rule, settings.threshold))
     }
     failed = ", ".join(
         f"{rate.unreliable.count} of {trials} cannot be unmasked at t = {t}"
         for t, rate in rates.items()
     )
     return state(
-        "CCESA with 40 % of SecAgg's resources, n = 40, q_total = 0",
+        f"CCESA with {100 * p:g} % of SecAgg's resources, n = {n}, q_total = 0",
         any(rate.unreliable.upper < 0.5 for rate in rates.values()),
-        paper="required resources are only 40 % of those of SA",
+        depends=("num_clients", "connection_probability", "threshold"),
+        paper=f"required resources are only {100 * p:g} % of those of SA",
         ours=f"p = {p:g} ({100 * share:.1f} % by Appendix D.1): {failed}; "
         f"{rates[rule].not_private.count} are not private",
         tolerance="fewer than half of the rounds fail, nobody lost",
         otherwise="our reading",
         of_data=False,
         note=(
-            f"resources are read as p, by Appendix D.1. t = {rule} is Remark 4's, 21 "
-            f"that of Figure B.1, whose p = 0.7 costs {100 * enough:.1f} %. Pads hide "
-            "the models at p = 0.4 too, but their sum is lost"
+            f"resources are read as p, by Appendix D.1. t = {rule} is Remark 4's, "
+            f"{settings.threshold} that of Figure B.1, whose p = 0.7 costs "
+            f"{100 * enough:.1f} %. Pads hide the models at p = {p:g} too, but their "
+            "sum is lost"
         ),
     )
 

@@ -8,10 +8,9 @@ model, p, the rounds, and that members are those of the client whose model is ov
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import jax
@@ -28,7 +27,7 @@ from mrsa_papers.harness import (
     Check,
     Context,
     Found,
-    Stated,
+    Values,
     is_data_of,
     rows_to_frame,
     state,
@@ -47,10 +46,7 @@ _LUCK = "#777777"
 
 # n_train: accuracy and precision of FedAvg, SecAgg and CCESA, in percent
 _PRINTED = {int(n): rows for n, rows in printed_in("ccesa")["membership"].items()}
-_CLIENTS, _PAPER_CLIENTS = 12, 10
-_SUMS = (2, 4, 12)
 _AREA_CLOSE = 0.05  # of an area to 0.5: a tenth of the way to certainty
-_CHANCE = 0.5  # p: half of SecAgg's resources
 _LEAST = 5  # samples of a client
 _METHODS: dict[Method, str] = {
     "shadow": "shadow models",
@@ -59,78 +55,78 @@ _METHODS: dict[Method, str] = {
 }
 
 
-def members(context: Context) -> Found:
+def members(context: Context, settings: Values) -> Found:
     """Return Tables 3 and B.1: who can tell a client's samples from others."""
     dataset = context.images
-    setting = _setting(context.fast, dataset)
-    jobs = itertools.product(setting.sizes, range(setting.seeds))
+    number, sums = settings.num_clients, settings.sum_sizes
+    rule = f"must divide the {number} clients"
+    require(all(number % size == 0 for size in sums), "sum_sizes", rule, sums)
+    sizes = _sizes(settings, dataset)
+    jobs = itertools.product(sizes, range(settings.num_seeds))
     guesses: list[Guesses] = []
-    for job in context.steps("membership: clients, shadow models and attacks", jobs):
-        guesses += _attacked(context, setting, dataset, *job)
+    for size, seed in context.steps(
+        "membership: clients, shadow models and attacks", jobs
+    ):
+        is_smallest = size == min(sizes)
+        guesses += _attacked(
+            context, settings, dataset, size, seed, is_smallest=is_smallest
+        )
     curves = curve_rows(guesses, "likelihood_ratio")
     measures = (("scores", score_rows(guesses)), ("curve", curves))
     frame = rows_to_frame(
         row
         for measure, rows in measures
-        for row in _labelled(measure, rows, setting, dataset)
+        for row in _labelled(measure, rows, sizes, settings, dataset)
     )
     scores = frame[frame["measure"] == "scores"]
-    stated = (Stated("clients", _PAPER_CLIENTS, _CLIENTS),)
-    return Found(tuple(_checks(scores)), frame, _caption(setting, dataset), stated)
+    caption = _caption(sizes, settings, dataset)
+    return Found(tuple(_checks(scores, settings)), frame, caption)
 
 
-@dataclasses.dataclass(frozen=True)
-class _Setting:
-    """The size of the experiment.
+def _sizes(settings: Values, dataset: data.Dataset) -> dict[int, int]:
+    """Return the paper's n_train by the samples of a client here.
 
-    `sizes` gives the paper's n_train by the samples of a client here.
+    They are the paper's shares of CIFAR-10's 50,000 samples.
     """
-
-    sizes: dict[int, int]
-    seeds: int
-    epochs: int
-    shadows: int
-    ratio_shadows: int  # of the likelihood ratio, at the smallest set alone
-
-
-def _setting(fast: bool, dataset: data.Dataset) -> _Setting:
-    """Return training sets of the paper's shares of CIFAR-10's 50,000 samples."""
-    count = len(dataset.train_labels)
+    number, count = settings.num_clients, len(dataset.train_labels)
     # leaves others for the attack
     # a client's samples, those of as many non-members, and two shadow sets must fit
-    most = (count + len(dataset.test_labels)) // (_CLIENTS + 3)
+    most = (count + len(dataset.test_labels)) // (number + 3)
     # the paper's share of the data for each client; small data sets merge sizes
-    sizes = {min(count * n // 50_000 // _CLIENTS, most): n for n in _PRINTED}
+    sizes = {min(count * n // 50_000 // number, most): n for n in settings.num_train}
     sizes = {size: n for size, n in sizes.items() if size >= _LEAST}
-    rule = f"must leave each of {_CLIENTS} clients {_LEAST} training samples"
+    rule = f"must leave each of {number} clients {_LEAST} training samples"
     require(len(sizes) > 0, "dataset", rule, dataset.name, f"{count} samples")
-    if fast:
-        sizes = dict(list(sizes.items())[:1])
-    return _Setting(
-        sizes,
-        seeds=2 if fast else 3,
-        epochs=20 if fast else 60,
-        shadows=_CLIENTS,
-        ratio_shadows=24 if fast else 96,
-    )
+    return sizes
 
 
 def _attacked(
-    context: Context, setting: _Setting, dataset: data.Dataset, size: int, seed: int
+    context: Context,
+    settings: Values,
+    dataset: data.Dataset,
+    size: int,
+    seed: int,
+    *,
+    is_smallest: bool,
 ) -> list[Guesses]:
     """Train clients of one size, overhear their first models, and attack them."""
     key = jax.random.fold_in(context.key(seed), size)
     model = federated.mlp(dataset.num_classes, hidden_sizes=(32,))
-    trainer = federated.local_sgd(model, 0.1, batch_size=10, num_epochs=setting.epochs)
-    names, view, num_others = _overheard(key, dataset, size, model, trainer)
-    places = _places(size, num_others)
+    trainer = federated.local_sgd(
+        model,
+        settings.learning_rate,
+        batch_size=settings.batch_size,
+        num_epochs=settings.num_epochs,
+    )
+    names, view, num_others = _overheard(key, dataset, size, model, trainer, settings)
+    places = _places(size, num_others, settings.num_clients)
     guesses = []
     for method in _METHODS:
         is_ratio = method == "likelihood_ratio"
         # it needs many shadow models: the smallest set only
-        if is_ratio and size != min(setting.sizes):
+        if is_ratio and not is_smallest:
             continue
-        count = setting.ratio_shadows if is_ratio else setting.shadows
+        count = settings.num_ratio_shadows if is_ratio else settings.num_shadows
         attack = attacks.membership(
             method, trainer, num_shadows=count, shadow_size=size
         )
@@ -150,6 +146,7 @@ def _overheard(
     size: int,
     model: Any,
     trainer: federated.LocalSGD,
+    settings: Values,
 ) -> tuple[tuple[str, ...], attacks.views.MembershipView, int]:
     """Return the names of the overheard models, and the adversary's view of samples.
 
@@ -165,19 +162,21 @@ def _overheard(
     order = host_generator(key, Stream.PARTITION).permutation(len(labels))
     # the first samples are members, the next are asked about, the rest is the
     # adversary's
-    held = _CLIENTS * size
+    number = settings.num_clients
+    held = number * size
     # a small data set leaves fewer non-members than members
     num_others = min(held, len(order) - held - 2 * size)
     clients = data.ClientData(
         inputs=inputs,
         labels=labels,
-        indices=on_device(order[:held].reshape(_CLIENTS, size), jnp.int32),
-        sizes=jnp.full(_CLIENTS, size, jnp.int32),
+        indices=on_device(order[:held].reshape(number, size), jnp.int32),
+        sizes=jnp.full(number, size, jnp.int32),
         num_classes=dataset.num_classes,
     )
     start = federated.initial_parameters(key, model, dataset.input_shape)
     updates = federated.client_updates(key, model, start, clients, trainer)
-    seen = _seen(wire(key, start[None, :] + updates, (_CHANCE,)))
+    line = wire(key, start[None, :] + updates, (settings.connection_probability,))
+    seen = _seen(line, settings.sum_sizes)
     candidates, shadows = np.split(order, [held + num_others])
     view = attacks.views.MembershipView(
         model,
@@ -193,7 +192,7 @@ def _overheard(
     return tuple(seen), view, num_others
 
 
-def _seen(line: Wire) -> dict[str, np.ndarray]:
+def _seen(line: Wire, sums: Sequence[int]) -> dict[str, np.ndarray]:
     """Return the models of each kind, [targets, d].
 
     For each client its own or its sum's mean.
@@ -201,7 +200,7 @@ def _seen(line: Wire) -> dict[str, np.ndarray]:
     models = {PLAIN: line.read(PLAIN)}
     # each client of a sum is attacked through the sum's mean
     models |= {
-        _sum_name(size): np.repeat(line.means(size), size, axis=0) for size in _SUMS
+        _sum_name(size): np.repeat(line.means(size), size, axis=0) for size in sums
     }
     hidden = (name for name in line.uploads if name != PLAIN)
     return models | {name: line.read(name) for name in hidden}
@@ -218,36 +217,44 @@ def sum_size(scheme: str) -> int:
         >>> sum_size("sum of 4"), sum_size("SecAgg")
         (4, 0)
     """
-    sizes = {PLAIN: 1} | {_sum_name(size): size for size in _SUMS}
-    return sizes.get(scheme, 0)
+    if scheme == PLAIN:
+        return 1
+    words, _, size = scheme.rpartition(" ")
+    return int(size) if words == "sum of" else 0
 
 
-def _places(size: int, num_others: int) -> Int[np.ndarray, "targets candidates"]:
+def _places(
+    size: int, num_others: int, num_clients: int
+) -> Int[np.ndarray, "targets candidates"]:
     """Return the places of each client's samples, and of equally many of no client."""
-    first = size * np.arange(_CLIENTS)[:, None]
+    first = size * np.arange(num_clients)[:, None]
     samples = first + np.arange(size)
     # others are repeated where there are fewer of them than members
-    return np.concatenate([samples, _CLIENTS * size + samples % num_others], axis=1)
+    return np.concatenate([samples, num_clients * size + samples % num_others], axis=1)
 
 
 def _labelled(
-    measure: str, rows: list[dict[str, Any]], setting: _Setting, dataset: data.Dataset
+    measure: str,
+    rows: list[dict[str, Any]],
+    sizes: Mapping[int, int],
+    settings: Values,
+    dataset: data.Dataset,
 ) -> Iterator[dict[str, Any]]:
     """Yield rows with the names of the tables and the printed values for these data."""
-    columns = (PLAIN, SECAGG, ccesa_name(_CHANCE))
+    columns = (PLAIN, SECAGG, ccesa_name(settings.connection_probability))
     is_own = is_data_of(dataset, "cifar10")
     for row in rows:
         size, method, scheme = (row.pop(name) for name in ("size", "method", "scheme"))
-        printed_size = setting.sizes[size]
+        printed_size = sizes[size]
         has_print = is_own and method == "shadow" and scheme in columns
         printed = (
             _PRINTED[printed_size][columns.index(scheme)]
-            if has_print
+            if has_print and printed_size in _PRINTED
             else (math.nan, math.nan)
         )
         yield {
             "measure": measure,
-            "n_train": _CLIENTS * size,
+            "n_train": settings.num_clients * size,
             "printed n_train": printed_size,
             "scheme": scheme,
             "method": _METHODS[method],
@@ -257,10 +264,10 @@ def _labelled(
         }
 
 
-def _checks(scores: pd.DataFrame) -> Iterator[Check]:
+def _checks(scores: pd.DataFrame, settings: Values) -> Iterator[Check]:
     """Yield the claims of both tables, on recall, and on all attacks under pads."""
     shadow_scores = scores[scores["method"] == _METHODS["shadow"]]
-    hidden = (SECAGG, ccesa_name(_CHANCE))
+    hidden = (SECAGG, ccesa_name(settings.connection_probability))
     for what, hits, trials, printed in (
         ("accuracy", "right", "trials", "printed"),
         ("precision", "hits", "called", "printed precision"),
@@ -284,16 +291,16 @@ def _checks(scores: pd.DataFrame) -> Iterator[Check]:
                 is_hidden=scheme in hidden,
                 paper=paper,
                 labels=[f"n_train = {n}: " for n in rows["n_train"]],
-                note=_sums_note(scores) if is_first else "",
+                note=_sums_note(scores, settings.sum_sizes) if is_first else "",
             )
     yield _recall(shadow_scores)
     yield _areas(scores[scores["scheme"].isin(hidden)])
 
 
-def _sums_note(scores: pd.DataFrame) -> str:
+def _sums_note(scores: pd.DataFrame, sums: Sequence[int]) -> str:
     """Say what the attacks make of sums, at the smallest training set."""
     first = scores[scores["n_train"] == scores["n_train"].min()]
-    names = [PLAIN, *(_sum_name(size) for size in _SUMS)]
+    names = [PLAIN, *map(_sum_name, sums)]
     parts = [
         f"{method}: "
         + ", ".join(
@@ -306,7 +313,7 @@ def _sums_note(scores: pd.DataFrame) -> str:
         f"{100 * ratio.loc[name, 'found at 0.1 %']:.1f} %" for name in names
     )
     return (
-        f"area under the curve for T = 1, {', '.join(map(str, _SUMS))} at the smallest "
+        f"area under the curve for T = 1, {', '.join(map(str, sums))} at the smallest "
         f"set: {'; '.join(parts)}. Members found at 0.1 % false positives by "
         f"likelihood ratio: {words}"
     )
@@ -327,6 +334,7 @@ def _recall(shadow_scores: pd.DataFrame) -> Check:
     return state(
         "recall of the attack, FedAvg, by Tables 3 and B.1",
         min(implied) >= 90,
+        depends=(),
         paper="close to 1",
         ours=", ".join(f"{value:.1f} %" for value in implied),
         tolerance="at least 90 %",
@@ -360,24 +368,26 @@ def _areas(hidden: pd.DataFrame) -> Check:
     )
 
 
-def _caption(setting: _Setting, dataset: data.Dataset) -> str:
-    sizes = ", ".join(
-        f"{_CLIENTS * size} ({paper:,} in the paper)"
-        for size, paper in setting.sizes.items()
+def _caption(sizes: Mapping[int, int], settings: Values, dataset: data.Dataset) -> str:
+    number, ratio = settings.num_clients, settings.num_ratio_shadows
+    words = ", ".join(
+        f"{number * size} ({paper:,} in the paper)" for size, paper in sizes.items()
     )
     return (
-        f"{dataset.name} (CIFAR-10 in the paper): {_CLIENTS} clients (10 in the paper; "
-        f"12 make even sums), n_train = {sizes}: its shares of the data set. A network "
-        f"of 32 hidden units, {setting.epochs} local epochs, rate 0.1, batch 10: the "
+        f"{dataset.name} (CIFAR-10 in the paper): {number} clients (10 in the paper; "
+        f"12 make even sums), n_train = {words}: its shares of the data set. A network "
+        f"of 32 hidden units, {settings.num_epochs} local epochs, rate "
+        f"{settings.learning_rate:g}, batch {settings.batch_size}: the "
         "clients overfit. Overheard are the models of the first round, "
-        f"{setting.seeds} seeds, each client attacked with its own samples and as many "
-        f"that nobody trained on. Shadow models: {setting.shadows} of the adversary's "
-        f"own samples, {setting.ratio_shadows} for the likelihood ratio (smallest "
-        f"n_train alone; about {setting.ratio_shadows // (2 * _CLIENTS)} saw each "
+        f"{settings.num_seeds} seeds, each client attacked with its own samples and as "
+        f"many that nobody trained on. Shadow models: {settings.num_shadows} of the "
+        f"adversary's own samples, {ratio} for the likelihood ratio (smallest "
+        f"n_train alone; about {ratio // (2 * number)} saw each "
         "sample that is asked about, so it is weaker than one of hundreds of models). "
-        f"Padded models are read as if they had no pads; CCESA at p = {_CHANCE:g} (at "
-        f"n = {_CLIENTS} p* is {secagg.connection_probability(_CLIENTS, 0.0):.2f}, no "
-        "chance). Thresholds are fitted to single models, so for sums read the area. "
+        "Padded models are read as if they had no pads; CCESA at p = "
+        f"{settings.connection_probability:g} (at n = {number} p* is "
+        f"{secagg.connection_probability(number, 0.0):.2f}). Thresholds are fitted to "
+        "single models, so for sums read the area. "
         "Intervals: Clopper-Pearson (left) and Student's over models (middle), 95 %; "
         "grey: where curves lie by luck."
     )

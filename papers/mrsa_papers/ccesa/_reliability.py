@@ -9,6 +9,7 @@ allows.
 from __future__ import annotations
 
 import functools
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,33 +22,44 @@ from mrsa_papers.harness import (
     Check,
     Context,
     Found,
-    Stated,
+    Values,
     compare,
     rows_to_frame,
     state,
 )
+from mrsa_papers.harness._context import model_of
 from mrsa_papers.harness._figures import MARKERS, draw_seed_curves
 from mrsa_papers.harness._intervals import Interval, bands, difference, late_accuracy
+from mrsa_watch._base.errors import require
 
 if TYPE_CHECKING:
     from mrsa_papers.harness._figures import Axes, Figure, pd
 
 _COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
-IID, SHARDS, OWN = "IID", "two sorted shards each", "one class each"
+IID, OWN = "IID", "one class each"
 _CLOSE = 1.0  # points below SecAgg that still count as its accuracy
 _PRINTED_P = 0.3106
+_BY_IMAGES, _SMALL = "by_images", "small_mlp"  # models of Figure 4
 
 
-def objects(context: Context) -> Found:
+def objects(context: Context, settings: Values) -> Found:
     """Return Figure 4: n = 1000, q_total = .1, IID and two sorted shards each."""
-    runs = _objects_runs(context)
+    n, total = settings.num_clients, settings.total_rate
+    threshold = _threshold_of(n, total)
+    runs = _objects_runs(context, settings, threshold)
     frame = _measure(runs)
-    threshold = secagg.connection_probability(1000, 0.1)
-    wanted = ((threshold, f"p* = {_PRINTED_P}"), (0.25, "p = 0.25"))
+    largest = max(settings.probabilities)
+    wanted = ((threshold, f"p* = {threshold:.4f}"), (largest, f"p = {largest:g}"))
     checks = (
-        compare("p* at n = 1000, q_total = 0.1", _PRINTED_P, threshold, tolerance=5e-5),
+        compare(
+            f"p* at n = {n}, q_total = {total:g}",
+            _PRINTED_P,
+            threshold,
+            tolerance=5e-5,
+            depends=("num_clients", "total_rate"),
+        ),
         *(
-            _suffices(frame, runs, split, 0.1, chance, name)
+            _suffices(frame, runs, split, total, chance, name)
             for split in runs.splits
             for chance, name in wanted
         ),
@@ -56,137 +68,196 @@ def objects(context: Context) -> Found:
         _theorem_5(frame),
         _same(runs, threshold, "p*"),
     )
-    is_vgg = type(runs.model) is type(federated.vgg11())
     return Found(
         checks,
         frame,
         _caption(
             runs, frame, "CIFAR-10, VGG-11 and 200 rounds", "t by Remark 4 at each p"
         ),
-        (
-            Stated("model", "VGG-11", "VGG-11" if is_vgg else "a smaller one"),
-            Stated("rounds", 200, runs.rounds, is_least=True),
-        ),
     )
 
 
-def faces(context: Context) -> Found:
+def _threshold_of(n: int, total: float) -> float:
+    """Return p*, which must be a probability."""
+    rule = f"must leave a p* of at most 1 at n = {n}"
+    require(total < 0.5, "total_rate", "must be below 0.5, where eq. (5) ends", total)
+    threshold = secagg.connection_probability(n, total)
+    require(threshold <= 1.0, "total_rate", rule, f"{total:g}: {threshold:.3f}")
+    return threshold
+
+
+def faces(context: Context, settings: Values) -> Found:
     """Return Figure B.1.
 
     N = 40, t = 21, each client the images of one class, two q_total.
     """
-    runs = _faces_runs(context)
+    check_classes(settings, context.images)
+    n, chance = settings.num_clients, settings.sufficient_probability
+    rule = "must be at most the number of clients"
+    require(settings.threshold <= n, "threshold", rule, settings.threshold)
+    runs = _faces_runs(context, settings)
     frame = _measure(runs)
+    stars = ", ".join(_star(n, total) for total in runs.totals)
     checks = (
         compare(
-            "t by Remark 4 at n = 40, p = 0.7",
+            f"t by Remark 4 at n = {n}, p = {chance:g}",
             21,
-            secagg.share_threshold(40, 0.7),
-            note="and n/2 + 1, SecAgg's",
+            secagg.share_threshold(n, chance),
+            note="and n/2 + 1, SecAgg's" if n == 40 else "",
+            depends=("num_clients", "sufficient_probability"),
         ),
-        *(_suffices(frame, runs, OWN, total, 0.7, "p = 0.7") for total in runs.totals),
+        *(
+            _suffices(frame, runs, OWN, total, chance, f"p = {chance:g}")
+            for total in runs.totals
+        ),
         compare(
-            "bandwidth of CCESA(40, 0.7) over SecAgg's (Appendix D.1)",
+            f"bandwidth of CCESA({n}, {chance:g}) over SecAgg's (Appendix D.1)",
             0.7,
-            bandwidth_share(40, 0.7),
+            bandwidth_share(n, chance),
             tolerance=0.01,
+            depends=("num_clients", "sufficient_probability"),
         ),
         _theorem_5(frame),
-        _same(runs, 0.9, "p = 0.9"),
+        _same(runs, runs.chances[1], f"p = {runs.chances[1]:g}"),
     )
     return Found(
         checks,
         frame,
-        _caption(runs, frame, "the AT&T faces of 40 people", "t = 21 for every p")
-        + " The paper's two q_total are lost with its figure; read: 0 and 0.1, those "
-        f"of its Table 2. Of rounds at p = 0.7 fail {_failing(runs, 0.7)}; p* is "
-        f"{secagg.connection_probability(40, 0.0):.3f} at q_total = 0 and "
-        f"{secagg.connection_probability(40, 0.1):.3f}, no chance, at 0.1.",
+        _caption(
+            runs,
+            frame,
+            "the AT&T faces of 40 people",
+            f"t = {settings.threshold} for every p",
+        )
+        + " The paper's two q_total are lost with its figure; read: "
+        f"{' and '.join(f'{total:g}' for total in runs.totals)}. Of rounds at p = "
+        f"{chance:g} fail {_failing(runs, chance)}; p* is {stars}.",
     )
 
 
-def _objects_runs(context: Context) -> Runs:
+def _star(n: int, total: float) -> str:
+    """Return p* in words."""
+    if total >= 0.5:
+        return f"not defined at q_total = {total:g}"
+    star = secagg.connection_probability(n, total)
+    return f"{star:.3f}{', no chance,' * (star > 1)} at q_total = {total:g}"
+
+
+def _objects_runs(context: Context, settings: Values, threshold: float) -> Runs:
     """Return the paper's setting on 32x32 colour images, a small network's on others.
 
-    Appendix G.2.1's training; minibatches of ten are a reading (McMahan's).
+    Appendix G.2.1's training; minibatches of ten are a reading (McMahan's). What the
+    images decide is set in the settings.
     """
     # only images of CIFAR's shape can be given to VGG-11
-    fast, is_colour = context.fast, context.images.input_shape == (32, 32, 3)
-    small = functools.partial(federated.mlp, hidden_sizes=(32,))
-    build = federated.logistic if fast else federated.vgg11 if is_colour else small
-    model = build(context.images.num_classes)
-    threshold = secagg.connection_probability(1000, 0.1)
+    is_colour = context.images.input_shape == (32, 32, 3)
+    if settings.model == _BY_IMAGES:
+        settings.resolve(model="vgg11" if is_colour else _SMALL)
+    classes = context.images.num_classes
+    model = (
+        federated.mlp(classes, hidden_sizes=(32,))
+        if settings.model == _SMALL
+        else model_of(settings.model, context.images)
+    )
+    if not settings.num_rounds:
+        settings.resolve(num_rounds=200 if is_colour else 50)
+    every = settings.evaluate_every or max(1, settings.num_rounds // 20)
+    n, shards = settings.num_clients, settings.shards_per_client
+    words = "two" if shards == 2 else str(shards)
     return Runs(
         context,
-        num_clients=1000,
-        totals=(0.1,),
+        num_clients=n,
+        totals=(settings.total_rate,),
         splits={
-            IID: functools.partial(data.iid, num_clients=1000),
-            SHARDS: functools.partial(
-                data.shards, num_clients=1000, shards_per_client=2
+            IID: functools.partial(data.iid, num_clients=n),
+            f"{words} sorted shards each": functools.partial(
+                data.shards, num_clients=n, shards_per_client=shards
             ),
         },
-        chances=(1.0, threshold, 0.25, 0.2, 0.15),
+        chances=_descending((threshold, *settings.probabilities)),
         # failures are simulated at more values of p than are trained
-        grid=(
-            0.15,
-            0.17,
-            0.18,
-            0.19,
-            0.2,
-            0.21,
-            0.22,
-            0.23,
-            0.24,
-            0.25,
-            0.27,
-            threshold,
-            0.35,
+        grid=_ascending(
+            (threshold, *settings.probabilities, *settings.simulated_probabilities)
         ),
         threshold=None,
-        rounds=8 if fast else 200 if is_colour else 50,
-        every=2 if fast else 10 if is_colour else 2,
-        seeds=2 if fast else 3,
-        trials=200 if fast else 2000,
+        rounds=settings.num_rounds,
+        every=every,
+        seeds=settings.num_seeds,
+        trials=settings.num_trials,
         model=model,
         trainer=federated.local_sgd(
-            model, 0.1, batch_size=10, num_epochs=3, momentum=0.5
+            model,
+            settings.learning_rate,
+            batch_size=settings.batch_size,
+            num_epochs=settings.num_epochs,
+            momentum=settings.momentum,
         ),
-        clip=1.0,
+        clip=settings.clip,
     )
 
 
-def _faces_runs(context: Context) -> Runs:
-    fast, model = context.fast, federated.logistic(context.images.num_classes)
+def _descending(chances: Sequence[float]) -> tuple[float, ...]:
+    """Return p of the trainings, from SecAgg's 1 on."""
+    return tuple(sorted({1.0, *chances}, reverse=True))
+
+
+def _ascending(chances: Sequence[float]) -> tuple[float, ...]:
+    return tuple(sorted(set(chances)))
+
+
+def _faces_runs(context: Context, settings: Values) -> Runs:
+    model, n = model_of(settings.model, context.images), settings.num_clients
+    enough, chances = settings.sufficient_probability, settings.probabilities
+    images = settings.samples_per_client
     return Runs(
         context,
-        num_clients=40,
-        totals=(0.0, 0.1),
-        splits={OWN: one_class},
-        chances=(1.0, 0.9, 0.8, 0.7, 0.6, 0.5),
-        grid=(0.5, 0.55, 0.6, 0.65, 0.7, 0.75, 0.8, 0.85, 0.9, 0.95, 1.0),
-        threshold=21,
-        rounds=50,
-        every=2,
-        seeds=2 if fast else 5,
-        trials=2_000 if fast else 40_000,
+        num_clients=n,
+        totals=settings.total_rates,
+        splits={
+            OWN: functools.partial(one_class, num_clients=n, samples_per_client=images)
+        },
+        chances=_descending((enough, *chances)),
+        grid=_ascending((enough, *chances, *settings.simulated_probabilities)),
+        threshold=settings.threshold,
+        rounds=settings.num_rounds,
+        every=settings.evaluate_every,
+        seeds=settings.num_seeds,
+        trials=settings.num_trials,
         model=model,
-        trainer=faces_trainer(model),
-        clip=4.0,
+        trainer=faces_trainer(model, settings),
+        clip=settings.clip,
     )
 
 
-def one_class(key: Key[Array, ""], dataset: data.Dataset) -> data.ClientData:
-    """Deal one class to each of forty clients, ten images per client as in AT&T."""
-    return first_samples(data.shards(key, dataset, 40, single_label=True), 10)
+def one_class(
+    key: Key[Array, ""],
+    dataset: data.Dataset,
+    num_clients: int,
+    samples_per_client: int,
+) -> data.ClientData:
+    """Deal one class to each client, and at most so many images as AT&T has of each."""
+    shards = data.shards(key, dataset, num_clients, single_label=True)
+    return first_samples(shards, samples_per_client)
 
 
-def faces_trainer(model: Any) -> federated.LocalSGD:
+def check_classes(settings: Values, dataset: data.Dataset) -> None:
+    """Raise unless there is a client for each class."""
+    classes, number = dataset.num_classes, settings.num_clients
+    rule = f"must be at least the {classes} classes of {dataset.name}"
+    require(number >= classes, "num_clients", rule, number)
+
+
+def faces_trainer(model: Any, settings: Values) -> federated.LocalSGD:
     """Return Appendix G.1's training.
 
     All of a client's images in one step is a reading.
     """
-    return federated.local_sgd(model, 0.05, batch_size=10, num_epochs=50)
+    return federated.local_sgd(
+        model,
+        settings.learning_rate,
+        batch_size=settings.batch_size,
+        num_epochs=settings.num_epochs,
+    )
 
 
 def _measure(runs: Runs) -> pd.DataFrame:
@@ -278,14 +349,16 @@ def _others(
 
 
 def _degraded(frame: pd.DataFrame, runs: Runs) -> Check:
-    """Judge that two classes a client cost accuracy (Appendix G.2.1)."""
+    """Judge that few classes of a client cost accuracy (Appendix G.2.1)."""
     even, skew = (
-        late_accuracy(_curve(frame, split, 0.1, 1.0)) for split in (IID, SHARDS)
+        late_accuracy(_curve(frame, split, runs.totals[0], 1.0))
+        for split in runs.splits
     )
     gap = difference(even, skew)
     return state(
-        "SecAgg with two shards a client against IID",
+        f"SecAgg with {next(reversed(runs.splits))} against IID",
         gap.exceeds(0),
+        key="SecAgg with two shards a client against IID",
         paper="degraded",
         ours=f"{gap} points below",
         tolerance="95 % interval above 0",
@@ -299,6 +372,7 @@ def _printed_shares() -> Check:
         "resources of CCESA(1000, 0.25) over SecAgg's",
         # the text and the caption contradict each other: either will do
         min(abs(enough - printed) for printed in (50, 75)) <= 1,
+        depends=(),  # of n = 1000
         paper="50 % (text), 75 % (caption)",
         ours=f"{enough:.1f} % of the bandwidth (Appendix D.1)",
         tolerance="within 1 point of either",
@@ -324,6 +398,7 @@ def _theorem_5(frame: pd.DataFrame) -> Check:
     return state(
         "Theorem 5 over simulated rounds",
         above.empty,
+        depends=(),
         paper="a bound on the chance of an unreliable round",
         ours=(
             f"above the rate at {len(bounded) - len(above)} of {len(bounded)} values "
@@ -340,6 +415,7 @@ def _same(runs: Runs, chance: float, name: str) -> Check:
     return state(
         f"model after {rounds} learnt rounds at {name} and at p = 1",
         same,
+        depends=(),
         paper="the same sum",
         ours="equal bits" if same else "differ",
         note="so trainings in which the same rounds are learnt are run once",

@@ -6,14 +6,30 @@ Printed values as the text has them; errata as docs/errata.md lists them.
 from __future__ import annotations
 
 import decimal
+import itertools
 import math
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from mrsa_jax import secagg
-from mrsa_papers.ccesa._theory import COLOURS, SIZES, TABLE_2_PARAMETERS, TOTALS
-from mrsa_papers.harness import Context, Found, Values, compare, rows_to_frame, state
+from mrsa_papers.ccesa._theory import (
+    COLOURS,
+    SIZES,
+    TABLE_2_PARAMETERS,
+    TOTALS,
+    check_thresholds,
+)
+from mrsa_papers.harness import (
+    Check,
+    Context,
+    Found,
+    Values,
+    compare,
+    rows_to_frame,
+    state,
+)
 from mrsa_papers.harness._figures import in_turn
 from mrsa_papers.harness._rows import printed_in
 
@@ -105,50 +121,78 @@ def _in_decimals(n: int, total: float) -> float:
         return float(max(private, reliable))
 
 
-def share_thresholds(context: Context) -> Found:
+def share_thresholds(context: Context, settings: Values) -> Found:
     """Return Remark 4's t and eq. (5)'s p as the paper uses them elsewhere."""
+    check_thresholds(settings.num_sizes, settings.total_rates)
+    table = {(n, total): (t, p) for n, total, t, p in TABLE_2_PARAMETERS}
     rows, checks = [], []
-    for n, total, t, p in TABLE_2_PARAMETERS:
-        exact = secagg.connection_probability(n, total)
-        rows.append(_threshold_row("Table 2", n, total, p, t))
-        name = f"Table 2, n = {n}, q_total = {total:g}"
-        checks.append(compare(f"{name}: p*", p, round(exact, 4)))
-        checks.append(compare(f"{name}: t", t, secagg.share_threshold(n, exact)))
+    for n, total in itertools.product(settings.num_sizes, settings.total_rates):
+        exact, where = secagg.connection_probability(n, total), "at p*"
+        printed, p = None, exact
+        if (n, total) in table:
+            (printed, p), where = table[n, total], "Table 2"
+            name = f"Table 2, n = {n}, q_total = {total:g}"
+            t = secagg.share_threshold(n, exact)
+            # each row is of its own n and q_total
+            checks.append(compare(f"{name}: p*", p, round(exact, 4), depends=()))
+            checks.append(compare(f"{name}: t", printed, t, depends=()))
+        rows.append(_threshold_row(where, n, total, p, printed))
     rows.append(_threshold_row("Figure 4", 1000, 0.1, 0.3106, None))
     rows.append(_threshold_row("Figure B.1", 40, math.nan, 0.7, 21))
-    checks += [
-        compare(
-            "Figure 4, n = 1000, q_total = 0.1: p*",
-            0.3106,
-            round(secagg.connection_probability(1000, 0.1), 4),
-            note="Remark 4 gives t = 198 there",
-        ),
-        compare(
-            "Figure B.1, n = 40: t at p = 0.7",
-            21,
-            secagg.share_threshold(40, 0.7),
-            note="also n/2 + 1, the complete graph's",
-        ),
-        state(
-            "Figure B.1, n = 40, q_total = 0.1: p*",
-            secagg.connection_probability(40, 0.1) <= 1.0,
-            paper="a connection probability",
-            ours=f"{secagg.connection_probability(40, 0.1):.4f}",
-            tolerance="at most 1",
-            otherwise="not stated",
-            note=(
-                "the figure's two q_total are lost; no graph meets Remark 1 at 0.1, "
-                "where p* is at most 1 from n = 55 on. At q_total = 0 it is "
-                f"{secagg.connection_probability(40, 0.0):.3f}"
-            ),
-        ),
-    ]
+    data = rows_to_frame(rows)
+    checks += [*_of_figures(), _between(data)]
     return Found(
         tuple(checks),
-        rows_to_frame(rows),
+        data,
         "t of Remark 4 (bars), the mean number of share holders left, (n - 1) p (1 - "
         "q)^4 + 1, and half of all holders: t lies between them, so that shares "
         "suffice after dropouts and two disjoint sets of holders do not.",
+    )
+
+
+def _of_figures() -> Iterator[Check]:
+    """Yield what Figures 4 and B.1 use, whatever the table's sizes."""
+    yield compare(
+        "Figure 4, n = 1000, q_total = 0.1: p*",
+        0.3106,
+        round(secagg.connection_probability(1000, 0.1), 4),
+        note="Remark 4 gives t = 198 there",
+        depends=(),
+    )
+    yield compare(
+        "Figure B.1, n = 40: t at p = 0.7",
+        21,
+        secagg.share_threshold(40, 0.7),
+        note="also n/2 + 1, the complete graph's",
+        depends=(),
+    )
+    yield state(
+        "Figure B.1, n = 40, q_total = 0.1: p*",
+        secagg.connection_probability(40, 0.1) <= 1.0,
+        depends=(),
+        paper="a connection probability",
+        ours=f"{secagg.connection_probability(40, 0.1):.4f}",
+        tolerance="at most 1",
+        otherwise="not stated",
+        note=(
+            "the figure's two q_total are lost; no graph meets Remark 1 at 0.1, "
+            "where p* is at most 1 from n = 55 on. At q_total = 0 it is "
+            f"{secagg.connection_probability(40, 0.0):.3f}"
+        ),
+    )
+
+
+def _between(data: pd.DataFrame) -> Check:
+    """Check that t is over half of all holders, and that as many are left."""
+    chosen = data[data["where"] != "Figure B.1"]
+    inside = (chosen["t"] > chosen["half of holders"]) & (
+        chosen["t"] <= chosen["holders left"]
+    )
+    return state(
+        "t between half of all holders and those left on average",
+        bool(inside.all()),
+        ours=f"at {int(inside.sum())} of {len(chosen)} settings",
+        tolerance="every n and q_total at p*",
     )
 
 

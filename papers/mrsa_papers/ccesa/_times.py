@@ -7,8 +7,9 @@ which do not depend on either. The published table is judged by the same claim.
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import jax.numpy as jnp
@@ -18,15 +19,29 @@ from mrsa_jax import Status, graphs, protocol, secagg
 from mrsa_jax._core.streams import as_key, fold
 from mrsa_jax.availability import independent_steps
 from mrsa_papers.ccesa._costs import PROTOCOLS
-from mrsa_papers.ccesa._theory import TABLE_2_PARAMETERS, step_rate
-from mrsa_papers.harness import Check, Context, Found, compare, rows_to_frame, state
+from mrsa_papers.ccesa._theory import (
+    TABLE_2_PARAMETERS,
+    check_thresholds,
+    step_rate,
+    thresholds_of,
+)
+from mrsa_papers.harness import (
+    Check,
+    Context,
+    Found,
+    Values,
+    compare,
+    rows_to_frame,
+    state,
+)
 from mrsa_papers.harness._figures import legend
 from mrsa_papers.harness._rows import printed_in
+from mrsa_watch._base.errors import require
 
 if TYPE_CHECKING:
     from mrsa_papers.harness._figures import Axes, Figure, pd
 
-_DIM, _BITS = 10_000, 16
+_SMALL = 100  # clients of a round that is repeated
 STEPS = ("Step 0", "Step 1", "Step 2", "Step 3", "Server")
 
 # Table 2 (ms): (scheme, n, q_total) -> Step 0, 1, 2, 3, Server.
@@ -51,22 +66,26 @@ class _Case:
     adjacency: np.ndarray
     survivors: np.ndarray
     inputs: np.ndarray
+    bits: int
 
 
-def running_times(context: Context) -> Found:
+def running_times(context: Context, settings: Values) -> Found:
     """Return Table 2: time of each step for a client, and of the server."""
-    sizes = (100,) if context.fast else (100, 300, 500)
-    chosen = [row for row in TABLE_2_PARAMETERS if row[0] in sizes]
+    check_thresholds(settings.num_sizes, settings.total_rates)
+    bits = settings.modulus_bits
+    require(bits <= 32, "modulus_bits", "must lie in [1, 32]", bits)
+    chosen = _parameters(settings)
+    words = settings.dim, bits
     rows: list[dict] = []
     failed: list[str] = []
     counted: list[Check] = []
     for n, total, t, p in context.steps("Table 2: rounds with real messages", chosen):
         pair = [
-            _draw(context.seed, "SecAgg", n, total, n // 2 + 1, 1.0),
-            _draw(context.seed, "CCESA", n, total, t, p),
+            _draw(context.seed, "SecAgg", (n, total, n // 2 + 1, 1.0), *words),
+            _draw(context.seed, "CCESA", (n, total, t, p), *words),
         ]
         # a round of 500 clients takes minutes, and its times vary less
-        repeats = 2 if context.fast else 3 if n == 100 else 1
+        repeats = settings.num_repeats if n <= _SMALL else 1
         for case, measured in zip(pair, _measure(pair, repeats), strict=True):
             rows += _rows(case, measured)
             if not measured.is_right:
@@ -75,10 +94,11 @@ def running_times(context: Context) -> Found:
     data = rows_to_frame(rows)
     right = _all_right(failed, len(data) // len(STEPS))
     return Found(
-        (right, *counted, *_our_checks(data), *_printed_checks()),
+        (right, *counted, *_our_checks(data, chosen), *_printed_checks()),
         data,
         "Milliseconds of one client at each step (mean over clients) and of the server "
-        "to unmask, the least of one to nine repeats, m = 10,000, 16-bit ring, one "
+        f"to unmask, the least of one to {3 * settings.num_repeats} repeats, m = "
+        f"{settings.dim:,}, {bits}-bit ring, one "
         "core. Published: another program and machine. Real: `protocol.run`. Arrays: "
         "`secagg.aggregate`, which makes each pair's keystream once for both clients "
         "and does nothing at Step 3. On the complete graph all secrets come back from "
@@ -87,8 +107,25 @@ def running_times(context: Context) -> Found:
     )
 
 
-def _draw(seed: int, scheme: str, n: int, total: float, t: int, p: float) -> _Case:
+def _parameters(settings: Values) -> list[tuple[int, float, int, float]]:
+    """Return n, q_total, t and p of each row: the printed ones, others by theory."""
+    printed = {(n, total): (t, p) for n, total, t, p in TABLE_2_PARAMETERS}
+    rows = []
+    for n, total in itertools.product(settings.num_sizes, settings.total_rates):
+        p, _, t = thresholds_of(n, total)
+        rows.append((n, total, *printed.get((n, total), (t, p))))
+    return rows
+
+
+def _draw(
+    seed: int,
+    scheme: str,
+    parameters: tuple[int, float, int, float],
+    dim: int,
+    bits: int,
+) -> _Case:
     """Draw a graph, the first history of dropouts that is reliable, and inputs."""
+    n, total, t, p = parameters
     key = fold(as_key(seed), n, round(1000 * total))
     adjacency = np.asarray(graphs.erdos_renyi(n, p).sample(fold(key, 1)))
     leave = independent_steps(step_rate(total))
@@ -98,10 +135,8 @@ def _draw(seed: int, scheme: str, n: int, total: float, t: int, p: float) -> _Ca
         survivors = np.asarray(leave.sample(fold(key, 2, attempt), everybody))
         if secagg.is_reliable(adjacency, survivors, t):
             break
-    inputs = np.random.default_rng(seed).integers(
-        0, 2**_BITS, (n, _DIM), dtype=np.uint32
-    )
-    return _Case(scheme, n, total, t, p, adjacency, survivors, inputs)
+    inputs = np.random.default_rng(seed).integers(0, 2**bits, (n, dim), dtype=np.uint32)
+    return _Case(scheme, n, total, t, p, adjacency, survivors, inputs, bits)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -124,11 +159,12 @@ def _measure(pair: list[_Case], repeats: int) -> list[_Found]:
     right = [True] * len(pair)
     for repeat in range(3 * repeats):
         for k, case in enumerate(pair):
-            words = (case.inputs, case.adjacency, case.survivors, case.t, _BITS)
+            words = (case.inputs, case.adjacency, case.survivors, case.t, case.bits)
             secret = b"reproduce times " + str(repeat).encode()
             result = protocol.run(*words, entropy=secret)
             wanted = (
-                case.inputs[case.survivors[3]].sum(axis=0, dtype=np.uint32) % 2**_BITS
+                case.inputs[case.survivors[3]].sum(axis=0, dtype=np.uint32)
+                % 2**case.bits
             )
             # the first call of a size compiles, so it is made twice and the second is
             # timed
@@ -182,7 +218,8 @@ def _milliseconds(result: secagg.AggregateResult, case: _Case) -> list[float]:
 
 
 def _rows(case: _Case, measured: _Found) -> list[dict]:
-    printed = _PRINTED[case.scheme, case.n, case.total]
+    nothing = (math.nan,) * len(STEPS)
+    printed = _PRINTED.get((case.scheme, case.n, case.total), nothing)
     columns = {
         "scheme": case.scheme,
         "n": case.n,
@@ -207,6 +244,7 @@ def _all_right(failed: list[str], count: int) -> Check:
     return state(
         "sums of the timed rounds, real and arrays",
         not failed,
+        depends=(),
         paper="the survivors' sum",
         ours=f"right in all {count} rounds"
         if not failed
@@ -219,7 +257,7 @@ def _counted_ratio(pair: list[_Case]) -> Check:
     counts = []
     for case in pair:
         costs = secagg.round_costs(
-            case.adjacency, case.survivors, case.t, _DIM, 2**_BITS
+            case.adjacency, case.survivors, case.t, case.inputs.shape[1], 2**case.bits
         )
         received = (
             costs.client.key_agreements,
@@ -236,19 +274,26 @@ def _counted_ratio(pair: list[_Case]) -> Check:
         f"counted CCESA/SecAgg of a client, n = {case.n}, q_total = {case.total:g}: "
         "key agreements, encryptions, keystream",
         all(abs(ratio / case.p - 1) <= _COUNTS_CLOSE for ratio in ratios),
-        paper=f"p = {case.p}",
+        depends=(),
+        paper=_shrinks(case.n, case.total),
         ours=", ".join(f"{ratio:.3f}" for ratio in ratios),
         tolerance=f"each within {100 * _COUNTS_CLOSE:.0f} %",
         note="one sampled graph and one history of dropouts each",
     )
 
 
-def _our_checks(data: pd.DataFrame) -> Iterator[Check]:
+def _shrinks(n: int, total: float) -> str:
+    """Return the paper's claim, with p where Table 2 prints it."""
+    printed = {(size, rate): p for size, rate, _, p in TABLE_2_PARAMETERS}
+    return f"p = {printed[n, total]}" if (n, total) in printed else "p times less"
+
+
+def _our_checks(
+    data: pd.DataFrame, chosen: Sequence[tuple[int, float, int, float]]
+) -> Iterator[Check]:
     """Judge CCESA/SecAgg of a client's Steps 1 to 3 together against p."""
-    for n, total, _, p in TABLE_2_PARAMETERS:
+    for n, total, _, p in chosen:
         here = data[(data["n"] == n) & (data["q_total"] == total)]
-        if here.empty:
-            continue
         steps = here[here["step"].isin(STEPS[1:4])]
         each = steps.pivot(index="step", columns="scheme", values="real_ms")
         ratio = float(each["CCESA"].sum() / each["SecAgg"].sum())
@@ -256,7 +301,8 @@ def _our_checks(data: pd.DataFrame) -> Iterator[Check]:
         yield state(
             f"our CCESA/SecAgg, a client's Steps 1 to 3, n = {n}, q_total = {total:g}",
             _as_claimed(ratio, p),
-            paper=f"p = {p}",
+            depends=(),
+            paper=_shrinks(n, total),
             ours=f"{ratio:.3f} (steps {parts})",
             tolerance=f"within {100 * _COUNTS_CLOSE:.0f} %, as counts; undecided up to "
             f"{100 * _OURS_CLOSE:.0f} %, by which times of milliseconds vary",
@@ -274,6 +320,7 @@ def _printed_checks() -> Iterator[Check]:
         yield state(
             f"printed CCESA/SecAgg of Steps 1 to 3, n = {n}, q_total = {total:g}",
             not off,
+            depends=(),
             paper=f"p = {p}",
             ours=", ".join(f"{ratio:.3f}" for ratio in ratios[1:4]),
             tolerance=f"each within {100 * _PRINTED_CLOSE:g} %",
@@ -296,10 +343,11 @@ def _printed_checks() -> Iterator[Check]:
     )
     furthest = max(map(abs, lossy))
     claim = "printed server column at q_total = 0.1: largest distance from p"
-    yield compare(claim, 0.0, furthest, tolerance=_PRINTED_CLOSE)
+    yield compare(claim, 0.0, furthest, tolerance=_PRINTED_CLOSE, depends=())
     yield state(
         "printed server column at q_total = 0, CCESA/SecAgg",
         scales,
+        depends=(),
         paper="p for every n and q_total: "
         + ", ".join(f"{p}" for p in shares.values()),
         ours=", ".join(f"{ratio:.2f}" for ratio in plain.values()),

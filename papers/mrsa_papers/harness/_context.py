@@ -310,6 +310,15 @@ class Experiment:
         return results
 
 
+def model_of(name: str, dataset: data.Dataset) -> Any:
+    """Return a flax module for a data set by its name, as `train --model` takes it.
+
+    Raises:
+        ConfigurationError: For an unknown name (naming the nearest).
+    """
+    return _build.build("model", name, dataset.num_classes)
+
+
 def tests_of(result: federated.TrainingResult) -> Iterator[tuple[int, float, float]]:
     """Go through a training's tests: rounds done, accuracy, loss."""
     tests = zip(result.evaluated_rounds, result.accuracy, result.loss, strict=True)

@@ -235,12 +235,14 @@ def at_other_settings(
 
 def _lowered(check: Check, stated: Sequence[str], missed: Mapping[str, str]) -> Check:
     """Lower a check whose settings are not the paper's."""
-    if check.verdict not in _JUDGED:
+    if check.verdict == "ours":
         return check
     depends = missed if check.depends is None else check.depends
     why = [missed[name] for name in depends if name in missed]
     # a number of the paper stands only next to what was found at its settings
     is_printed = bool(why) and any(letter.isdigit() for letter in check.paper)
+    if check.verdict not in _JUDGED:
+        return dataclasses.replace(check, paper="") if is_printed else check
     why += stated if check.of_data else []
     if not why:
         return check

@@ -23,6 +23,7 @@ _KINDS: dict[str, Any] = {
     "share": flags.Share,
     "inside": flags.Inside,
     "positive": flags.Positive,
+    "not_negative": flags.NotNegative,
     "text": str,
     "flag": bool,
 }
@@ -52,6 +53,9 @@ HELP = {
     "learning_rate": "Step size of local SGD.",
     "batch_size": "Samples in a minibatch; fewer, in proportion, on fewer data.",
     "num_epochs": "Local epochs per round.",
+    "levels": "Levels K of each group's quantizer.",
+    "group_size": "Clients of a group.",
+    "evaluate_every": "Rounds between two tests.",
     "model": "Model that clients train.",
     "rounds_before": "Rounds t0 that are trained before the sums are kept.",
     "window": "Rounds whose sums are kept and solved.",
@@ -194,6 +198,16 @@ class Values:
     def __getitem__(self, name: str) -> Any:
         """Return the value of a setting by its name."""
         return self.__dict__[name]
+
+    def resolve(self, **values: Any) -> None:
+        """Set what a default left open, such as a model that the images decide.
+
+        Raises:
+            AttributeError: For a name that is no setting of the item.
+        """
+        for name, value in values.items():
+            getattr(self, name)  # a setting
+            self.__dict__[name] = value
 
     @property
     def missed(self) -> dict[str, str]:

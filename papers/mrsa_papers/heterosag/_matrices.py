@@ -10,15 +10,25 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import math
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from mrsa_jax import hetero
-from mrsa_papers.harness import Check, Context, Found, compare, rows_to_frame, state
+from mrsa_papers.harness import (
+    Check,
+    Context,
+    Found,
+    Values,
+    compare,
+    rows_to_frame,
+    state,
+)
 from mrsa_papers.harness._figures import WARNING, panels
 from mrsa_papers.harness._rows import printed_in
+from mrsa_watch._base.errors import require
 
 if TYPE_CHECKING:
     from mrsa_papers.harness._figures import Axes, Figure, pd
@@ -28,16 +38,28 @@ _PALE = ("#BFE3F7", "#F6DDA6", "#B5E3D3", "#F3C9DD", "#F7F0A8", "#F3C7A8")
 EXAMPLE_5 = (1, 2, 2)
 """Subgroups L_g of Example 5: 15 users in groups of 3, 6 and 6, three to a subgroup."""
 
+_EXAMPLE_5_THRESHOLD = 2  # T of HC+
+_MOST_CELLS = 100_000  # of an enumeration or of all drawn matrices
+
 
 @dataclasses.dataclass(frozen=True)
-class _Printed:
-    """A printed matrix: one line per row, token by token as in the text."""
+class _Matrix:
+    """A matrix and what is printed of it.
+
+    The print has one line per row, token by token as in the text; it is empty where the
+    paper prints none.
+    """
 
     name: str
     scheme: str
-    text: str
     subgroups: tuple[int, ...]
     threshold: int | None = None
+    text: str = ""
+
+    @property
+    def case(self) -> tuple[str, tuple[int, ...], int | None]:
+        """What the matrix follows from."""
+        return self.scheme, self.subgroups, self.threshold
 
     @property
     def rows(self) -> list[list[str]]:
@@ -55,30 +77,64 @@ class _Printed:
 
 
 _PRINTED = [
-    _Printed(**printed | {"subgroups": tuple(printed["subgroups"])})
+    _Matrix(**printed | {"subgroups": tuple(printed["subgroups"])})
     for printed in printed_in("heterosag")["matrices"]
 ]
 
 
-def matrices(context: Context) -> Found:
-    """Return every printed matrix beside ours, row by row."""
+def _chosen(settings: Values) -> list[_Matrix]:
+    """Return the matrices of the settings, with the print where there is one."""
+    printed = {each.case: each for each in _PRINTED}
+    counts, threshold = settings.subgroups, settings.hybrid_threshold
+    cases: list[tuple[str, str, tuple[int, ...], int | None]] = [
+        (f"{scheme.upper()}, G = {size}", scheme, (1,) * size, None)
+        for scheme in ("sc", "mc")
+        for size in settings.num_groups
+    ]
+    cuts = ", ".join(map(str, counts))
+    cases += [
+        (f"SC+, subgroups {cuts}", "sc", counts, None),
+        (f"MC+, subgroups {cuts}", "mc", counts, None),
+        (f"HC+ (T = {threshold}), subgroups {cuts}", "hc", counts, threshold),
+    ]
+    return [
+        printed.get((scheme, cut, end), _Matrix(name, scheme, cut, end))
+        for name, scheme, cut, end in cases
+    ]
+
+
+def matrices(context: Context, settings: Values) -> Found:
+    """Return matrices of all schemes, row by row, beside those that are printed."""
+    check_threshold(settings)
+    sizes = settings.num_groups, (sum(settings.subgroups),)
+    cells = sum(size * size for each in sizes for size in each)
+    require(
+        cells <= _MOST_CELLS,
+        "num_groups",
+        f"must give matrices of at most {_MOST_CELLS:,} cells",
+        settings.num_groups,
+    )
     checks: list[Check] = []
     rows: list[dict[str, Any]] = []
-    for printed in _PRINTED:
-        lines, ours = _aligned(printed), printed.ours()
-        states = _readings(lines, ours)
-        checks.append(_rows_check(printed, states))
+    chosen = _chosen(settings)
+    for one in chosen:
+        ours = one.ours()
+        lines, states = [[""]] * len(ours), ["not printed"] * len(ours)
+        if one.text:
+            lines = _aligned(one)
+            states = _readings(lines, ours)
+            checks.append(_rows_check(one, states))
         for segment, (line, row, read) in enumerate(
             zip(lines, ours, states, strict=True)
         ):
             for group, label in enumerate(row):
                 rows.append(
                     {
-                        "matrix": printed.name,
+                        "matrix": one.name,
                         "segment": segment,
                         "group": group,
                         "label": label,
-                        "block": int(printed.matrix[segment, group]),
+                        "block": int(one.matrix[segment, group]),
                         "print": read,
                         "printed row": " ".join(line),
                     }
@@ -93,18 +149,58 @@ def matrices(context: Context) -> Found:
     checks.append(
         _sums_check("Section V-A: first row of MC, G = 5", row, first, "3 sums")
     )
+    checks.append(_pairs_check(chosen))
     return Found(
         tuple(checks),
         rows_to_frame(rows),
         "Rows are segments, columns groups (or subgroups); equal labels in a row sum "
         "the segment together, * by itself. Framed rows cannot be read in the print "
-        "and are ours alone. The print of MC and HC at G = 5 is lost, as are "
-        "Algorithms 2 and 5: Table III-B, Section V-A and the 6 x 6 matrix confirm the "
-        "reconstruction, the inner loop of Algorithm 3.",
+        "and are ours alone, as are matrices that the paper does not print. The print "
+        "of MC and HC at G = 5 is lost, as are Algorithms 2 and 5: Table III-B, "
+        "Section V-A and the 6 x 6 matrix confirm the reconstruction, the inner loop "
+        "of Algorithm 3.",
     )
 
 
-def _aligned(printed: _Printed) -> list[list[str]]:
+def check_threshold(settings: Values) -> None:
+    """Raise unless T of HC+ fits the settings' number of subgroups Z."""
+    total = sum(settings.subgroups)
+    rule = "must give at least 4 subgroups, below which HC+ has no T"
+    require(total >= 4, "subgroups", rule, settings.subgroups)
+    require(
+        2 <= settings.hybrid_threshold <= total - 2,
+        "hybrid_threshold",
+        f"must lie in [2, {total - 2}], as Theorem 3 has it for Z = {total} subgroups",
+        settings.hybrid_threshold,
+    )
+
+
+def _pairs_check(chosen: list[_Matrix]) -> Check:
+    """Check which groups sum together under MC, whose rule is that all pairs do."""
+    chains = [one for one in chosen if one.scheme == "mc"]
+    counts = [_together(one.matrix) for one in chains]
+    # above the diagonal: each pair of groups
+    equal = [
+        bool((count[np.triu_indices(len(count), 1)] == 1).all()) for count in counts
+    ]
+    return state(
+        "segments that each pair of groups sums together under MC",
+        all(equal),
+        ours=f"one in {sum(equal)} of {len(equal)} matrices",
+        tolerance="every pair",
+    )
+
+
+def _together(matrix: np.ndarray) -> np.ndarray:
+    """Return in how many segments each pair of groups is in one sum, [G, G]."""
+    counts = np.zeros(matrix.shape, np.int64)
+    for row in hetero.blocks_of(matrix):
+        for block in row:
+            counts[np.ix_(block, block)] += 1
+    return counts
+
+
+def _aligned(printed: _Matrix) -> list[list[str]]:
     """Return one printed line per row, without lines that are printed twice."""
     lines = printed.rows
     # the print repeats some lines
@@ -131,7 +227,7 @@ def _readings(lines: list[list[str]], ours: list[list[str]]) -> list[str]:
     return readings
 
 
-def _rows_check(printed: _Printed, states: list[str]) -> Check:
+def _rows_check(printed: _Matrix, states: list[str]) -> Check:
     lost = ("the row above, printed again", "an entry is lost")
     readable = [word for word in states if word not in lost]
     equal = sum(word.startswith("equal") for word in readable)
@@ -145,6 +241,7 @@ def _rows_check(printed: _Printed, states: list[str]) -> Check:
     return state(
         f"{printed.name}: rows equal to ours, of those that can be read",
         equal == len(readable),
+        depends=(),  # of this matrix alone
         paper=f"{len(readable)} readable rows of {len(states)}",
         ours=f"{equal} equal",
         tolerance="every token",
@@ -163,7 +260,12 @@ def _sums_of(matrix: np.ndarray, group: int) -> tuple[tuple[int, ...], ...]:
 def _sums_check(claim: str, paper: Any, ours: Any, tolerance: str) -> Check:
     equal = paper == [list(block) for block in ours]
     return state(
-        claim, equal, paper=_sets(paper), ours=_sets(ours), tolerance=tolerance
+        claim,
+        equal,
+        depends=(),  # of its own G
+        paper=_sets(paper),
+        ours=_sets(ours),
+        tolerance=tolerance,
     )
 
 
@@ -171,119 +273,197 @@ def _sets(groups: Any) -> str:
     return " ".join("{" + ",".join(map(str, block)) + "}" for block in groups)
 
 
-# Example 1: three users with 2, 3 and 3 levels, pads over 2, 6 and 6 values, sums mod
-# 6.
-_LEVELS, _RANGES, _MODULUS = (2, 3, 3), (2, 6, 6), 6
 _TABLE_II = np.asarray(printed_in("heterosag")["pads"]).T
 
 
-def examples(context: Context) -> Found:
+def examples(context: Context, settings: Values) -> Found:
     """Return Example 1 with Table II by enumeration, and Example 5's numbers."""
+    _check_example(settings)
+    ranges, modulus = settings.ring_sizes, settings.modulus
     # pads must cancel modulo the server's ring
     tuples = [
-        pads for pads in itertools.product(*map(range, _RANGES)) if sum(pads) % 6 == 0
+        pads
+        for pads in itertools.product(*map(range, ranges))
+        if sum(pads) % modulus == 0
     ]
     rows = []
     for pads, codes in itertools.product(
-        tuples, itertools.product(*map(range, _LEVELS))
+        tuples, itertools.product(*map(range, settings.levels))
     ):
         # each user reduces by the size of its range
-        sent = [(c + z) % r for c, z, r in zip(codes, pads, _RANGES, strict=True)]
+        sent = [(c + z) % r for c, z, r in zip(codes, pads, ranges, strict=True)]
+        over = [c + z >= r for c, z, r in zip(codes, pads, ranges, strict=True)]
         rows.append(
-            {
-                "Z_1": pads[0],
-                "Z_2": pads[1],
-                "Z_3": pads[2],
-                "codes": "".join(map(str, codes)),
-                "server": sum(sent) % _MODULUS,
+            {f"Z_{user}": pad for user, pad in enumerate(pads, 1)}
+            | {
+                "codes": " ".join(map(str, codes)),
+                "server": sum(sent) % modulus,
                 "truth": sum(codes),
-                "overflow": any(
-                    c + z >= r for c, z, r in zip(codes, pads, _RANGES, strict=True)
+                "overflow": any(over),
+                # in a ring that is not the server's
+                "overflow elsewhere": any(
+                    is_over and r % modulus
+                    for is_over, r in zip(over, ranges, strict=True)
                 ),
             }
         )
     data = rows_to_frame(rows)
     data["is wrong"] = data["server"] != data["truth"]
-    chosen = (data["Z_1"] == 1) & (data["Z_2"] == 1) & (data["Z_3"] == 4)
-    binary = data[chosen & (data["codes"] == "100")]
-    return Found(
-        (
-            state(
-                "Table II against all triples of pads that sum to 0 mod 6",
-                sorted(map(tuple, _TABLE_II.tolist())) == sorted(tuples),
-                paper="12 triples",
-                ours=f"{len(tuples)} triples, the same",
-            ),
-            compare(
-                "Example 1: the sum 1 + 0 + 0 with pads (1, 1, 4)",
-                5,
-                int(binary["server"].sum()),
-                note="the truth is 1",
-            ),
-            _overflow_check(data),
-            *_example_5(),
+    numbers = range(1, len(ranges) + 1)
+    odd = [user for user, r in zip(numbers, ranges, strict=True) if r % modulus]
+    is_table = sorted(map(tuple, _TABLE_II.tolist())) == sorted(tuples)
+    checks = [
+        state(
+            f"Table II against all pads of the users that sum to 0 mod {modulus}",
+            is_table,
+            depends=("ring_sizes", "modulus"),
+            paper="12 triples",
+            ours=f"{len(tuples)}, {'the same' if is_table else 'others'}",
         ),
+        *_binary(data),
+        _overflow_check(data, settings, odd),
+        *_example_5(settings),
+    ]
+    spoilt = " and ".join(map(str, odd))
+    which = f"user {spoilt}, whose" if len(odd) == 1 else "a user whose"
+    return Found(
+        tuple(checks),
         data,
         "Every pad of Table II with every input of Example 1: where the server's sum "
-        "mod 6 is not the sum of the inputs. Only user 1, whose range is not the "
-        "server's, can spoil it.",
+        f"mod {modulus} is not the sum of the inputs. Only {which} range is not the "
+        f"server's{',' * (len(odd) == 1)} can spoil it.",
     )
 
 
-def _overflow_check(data: Any) -> Check:
-    wrong = int(data["is wrong"].sum())
-    # overflows of user 1 alone, whose ring is smaller than the server's
-    spoilt = data["codes"].str[0].astype(int) + data["Z_1"] >= _RANGES[0]
+def _check_example(settings: Values) -> None:
+    """Raise unless the settings of Example 1 are those of users and a server."""
+    check_threshold(settings)
+    levels, ranges, modulus = settings.levels, settings.ring_sizes, settings.modulus
+    rule = f"must have a size for each of the {len(levels)} users of `levels`"
+    require(len(ranges) == len(levels), "ring_sizes", rule, ranges)
+    rule = "must hold the levels of each user"
+    require(
+        all(k <= r for k, r in zip(levels, ranges, strict=True)),
+        "ring_sizes",
+        rule,
+        ranges,
+    )
+    most = sum(level - 1 for level in levels)
+    rule = f"must be above the largest sum of codes, {most}"
+    require(modulus > most, "modulus", rule, modulus)
+    cells = math.prod(levels) * math.prod(ranges)
+    rule = f"must leave at most {_MOST_CELLS:,} pairs of pads and codes to go through"
+    require(cells <= _MOST_CELLS, "ring_sizes", rule, f"{cells:,}")
+
+
+def _binary(data: pd.DataFrame) -> Iterator[Check]:
+    """Yield Example 1's sum in numbers, where its pads and codes are gone through."""
+    pads, names = (1, 1, 4), [name for name in data if str(name).startswith("Z_")]
+    if len(names) != len(pads):
+        return
+    chosen = data[
+        (data[names].to_numpy() == pads).all(axis=1) & (data["codes"] == "1 0 0")
+    ]
+    for server in chosen["server"]:
+        yield compare(
+            f"Example 1: the sum 1 + 0 + 0 with pads {pads}",
+            5,
+            int(server),
+            note="the truth is 1",
+            depends=("ring_sizes", "modulus"),
+        )
+
+
+def _overflow_check(data: pd.DataFrame, settings: Values, odd: list[int]) -> Check:
+    wrong, modulus = int(data["is wrong"].sum()), settings.modulus
+    users = ", ".join(f"{user} (mod {settings.ring_sizes[user - 1]})" for user in odd)
     return state(
         'Example 1: "distorted whenever an overflow happens for any user"',
         bool((data["is wrong"] == data["overflow"]).all()),
+        depends=("levels", "ring_sizes", "modulus"),
         paper="every overflow",
         ours=(
             f"{wrong} of {len(data)} sums wrong, of {int(data['overflow'].sum())} with "
             "overflow"
         ),
         tolerance="every pad and input, equally weighted",
-        otherwise="paper errs"
-        if bool((data["is wrong"] == spoilt).all())
-        else "differs",
+        otherwise=(
+            "paper errs"
+            if bool((data["is wrong"] == data["overflow elsewhere"]).all())
+            else "differs"
+        ),
         note=(
-            "a user whose ring is the server's, mod 6, may overflow without harm: "
-            "exactly the overflows of user 1 (mod 2) distort the sum"
+            f"a user whose ring is the server's, mod {modulus}, may overflow without "
+            f"harm: exactly the overflows of user {users} distort the sum"
+            if len(odd) == 1
+            else "a user whose ring is the server's may overflow without harm"
         ),
     )
 
 
-def _example_5() -> Iterator[Check]:
-    sizes = [3 * count for count in EXAMPLE_5]
-    layout = hetero.segment_layout("sc", sizes, [2, 4, 8], 5, subgroups=EXAMPLE_5)
+def _example_5(settings: Values) -> Iterator[Check]:
+    counts, size = settings.subgroups, settings.subgroup_size
+    sizes, levels = [size * count for count in counts], range(2, 2 + len(counts))
+    layout = hetero.segment_layout(
+        "sc", sizes, list(levels), sum(counts), subgroups=counts
+    )
     numbers = {len(column) for column in layout.columns}
-    matrix = hetero.segment_matrix_plus("sc", EXAMPLE_5)
+    matrix = hetero.segment_matrix_plus("sc", counts)
     alone = [
         int((matrix[:, column] < 0).sum()) / len(matrix)
         for column in range(len(matrix))
     ]
-    first = len(matrix) - 2 - 1  # z_T at T = 2
-    by_rule, by_difference = first % EXAMPLE_5[0], first - EXAMPLE_5[0]
-    yield compare("Example 5: users in each subgroup", 3, max(numbers), note="15 users")
+    yield compare(
+        "Example 5: users in each subgroup",
+        3,
+        max(numbers),
+        note=f"{sum(sizes)} users",
+        depends=("subgroup_size",),
+    )
     learnt = "Example 5, SC+: segments that the server learns of one subgroup"
     note = f"{len(set(alone))} value over all subgroups"
-    yield compare(learnt, 0.6, max(alone), tolerance=1e-12, note=note)
-    yield state(
-        "Example 5, HC+ at T = 2: (g_T, d_T) by the printed rule d_T = z_T mod Z_(g_T "
-        "- 1)",
-        (1, by_rule) == (1, 1),
-        paper="(1,1) in the example",
-        ours=f"(1,{by_rule}) by the rule, (1,{by_difference}) by z_T - Z_(g_T - 1)",
-        otherwise="paper errs" if by_difference == 1 else "differs",
-        note="the matrix printed for the example has (1,1)",
+    yield compare(
+        learnt, 0.6, max(alone), tolerance=1e-12, note=note, depends=("subgroups",)
+    )
+    yield _pair_check(settings)
+
+
+def _pair_check(settings: Values) -> Check:
+    """Judge the printed rule for d_T, the place of z_T in its group."""
+    counts, threshold = settings.subgroups, settings.hybrid_threshold
+    before = [0, *itertools.accumulate(counts)]  # before[g] = Z_(g-1)
+    first = sum(counts) - threshold - 1  # z_T
+    group = max(g for g in range(len(counts)) if before[g] <= first)
+    by_difference = first - before[group]
+    # of the first group the rule's modulus is 0
+    by_rule = first % before[group] if before[group] else first
+    return state(
+        f"Example 5, HC+ at T = {threshold}: (g_T, d_T) by the printed rule d_T = z_T "
+        "mod Z_(g_T - 1)",
+        by_rule == by_difference,
+        depends=("subgroups", "hybrid_threshold"),
+        paper=f"({group},{by_difference}) in the example",
+        ours=f"({group},{by_rule}) by the rule, ({group},{by_difference}) by z_T - "
+        "Z_(g_T - 1)",
+        otherwise="paper errs" if by_difference < counts[group] else "differs",
+        note=(
+            f"the matrix printed for the example has ({group},{by_difference})"
+            if (counts, threshold) == (EXAMPLE_5, _EXAMPLE_5_THRESHOLD)
+            else ""
+        ),
     )
 
 
 def draw_matrices(figure: Figure, data: pd.DataFrame) -> None:
     """Draw each matrix on axes of its own."""
-    figure.set_size_inches(11.5, 7.6)
+    count = data["matrix"].nunique()
+    columns = min(count, 4)
+    rows = -(-count // columns)
+    figure.set_size_inches(3.6 * columns, 3.8 * rows)
     title = {"fontsize": 10}
-    panels(figure, data, "matrix", _draw_matrix, rows=2, columns=3, title=title)
+    panels(
+        figure, data, "matrix", _draw_matrix, rows=rows, columns=columns, title=title
+    )
 
 
 def _draw_matrix(ax: Axes, data: pd.DataFrame) -> None:
@@ -299,7 +479,8 @@ def _draw_matrix(ax: Axes, data: pd.DataFrame) -> None:
         size = 7.5 if small else 10
         place = (cell["group"], cell["segment"])
         ax.text(*place, cell["label"], ha="center", va="center", fontsize=size)
-    unread = data[~data["print"].str.startswith("equal")]["segment"].unique()
+    read = data["print"].str.startswith("equal") | (data["print"] == "not printed")
+    unread = data[~read]["segment"].unique()
     for segment in unread:
         at = (-0.47, segment - 0.45)
         ax.add_patch(Rectangle(at, groups - 0.06, 0.9, fc="none", ec=WARNING, lw=1.6))
@@ -319,11 +500,12 @@ def _draw_matrix(ax: Axes, data: pd.DataFrame) -> None:
 def draw_examples(ax: Axes, data: pd.DataFrame) -> None:
     """Draw the wrong sums of Example 1.
 
-    The columns are Z_1, Z_2, Z_3, codes and is wrong.
+    The columns are Z_1, Z_2 and so on, codes and is wrong.
     """
-    pads = list(dict.fromkeys(zip(data["Z_1"], data["Z_2"], data["Z_3"], strict=True)))
+    names = [name for name in data if str(name).startswith("Z_")]
+    pads = list(dict.fromkeys(data[names].itertuples(index=False, name=None)))
     codes = sorted(data["codes"].unique())
-    table = data.set_index(["Z_1", "Z_2", "Z_3", "codes"])["is wrong"]
+    table = data.set_index([*names, "codes"])["is wrong"]
     grid = np.asarray([[table[(*pad, code)] for pad in pads] for code in codes])
     from matplotlib.colors import ListedColormap
 
@@ -331,6 +513,6 @@ def draw_examples(ax: Axes, data: pd.DataFrame) -> None:
         grid, cmap=ListedColormap(["#e8eef2", WARNING]), aspect="auto", vmin=0, vmax=1
     )
     ax.set_xticks(range(len(pads)), ["\n".join(map(str, pad)) for pad in pads])
-    ax.set_yticks(range(len(codes)), [" ".join(code) for code in codes], fontsize=7.5)
+    ax.set_yticks(range(len(codes)), codes, fontsize=7.5)
     ax.set_title(f"Wrong sums (orange): {int(grid.sum())} of {grid.size}")
     ax.grid(visible=False)

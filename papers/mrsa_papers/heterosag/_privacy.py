@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import functools
 import itertools
+import math
 from collections.abc import Iterable, Iterator
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
@@ -18,14 +19,24 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mrsa_jax import hetero
-from mrsa_papers.harness import Check, Context, Found, compare, rows_to_frame, state
+from mrsa_papers.harness import (
+    Check,
+    Context,
+    Found,
+    Values,
+    compare,
+    rows_to_frame,
+    state,
+)
 from mrsa_papers.harness._figures import WARNING, beside, panels
-from mrsa_papers.heterosag._matrices import EXAMPLE_5
+from mrsa_papers.heterosag._matrices import check_threshold
+from mrsa_watch._base.errors import require
 
 if TYPE_CHECKING:
     from mrsa_papers.harness._figures import Axes, Figure, pd
 
-_SIZES = tuple(range(2, 16))
+_MOST_GROUPS = 40  # whose levels are certified in seconds
+_MOST_RUNS = 50_000  # of Algorithm 6, in Python
 
 
 def segments_known(matrix: np.ndarray, groups: Iterable[int]) -> int:
@@ -61,9 +72,10 @@ def _truth(
     return level, groups
 
 
-def levels(context: Context) -> Found:
-    """Return Theorem 1: the privacy level claimed and true, for 2 to 15 groups."""
-    cases = [(size, *case) for size in _SIZES for case in _schemes(size)]
+def levels(context: Context, settings: Values) -> Found:
+    """Return Theorem 1: the privacy level claimed and true, for numbers of groups."""
+    sizes = _checked_sizes(settings.num_groups, "num_groups")
+    cases = [(size, *case) for size in sizes for case in _schemes(size)]
     rows: list[dict[str, Any]] = []
     for size, scheme, threshold in context.steps("Theorem 1: privacy levels", cases):
         claim = hetero.claimed_privacy_level(scheme, size, threshold)
@@ -82,15 +94,18 @@ def levels(context: Context) -> Found:
             }
         )
     data = rows_to_frame(rows)
+    parts = (
+        ("SC", (0, 1), "2/G"),
+        ("MC", (1,), "(G-1)/G for odd G"),
+        ("MC", (0,), "(G-2)/G for even G"),
+        ("HC", (0, 1), "(G-T)/G for 2 <= T <= G-2"),
+    )
     return Found(
         (
-            _part(data, "SC", (0, 1), "2/G"),
-            _part(data, "MC", (1,), "(G-1)/G for odd G"),
-            _part(data, "MC", (0,), "(G-2)/G for even G"),
-            _part(data, "HC", (0, 1), "(G-T)/G for 2 <= T <= G-2"),
+            *(check for part in parts for check in _part(data, *part)),
             *_printed_levels(),
             _corrected(data),
-            _growing(data),
+            *_growing(data),
         ),
         data,
         "Lines: Theorem 1. Marks: the level by its definition, each with a union of "
@@ -100,10 +115,35 @@ def levels(context: Context) -> Found:
     )
 
 
+def _checked_sizes(sizes: Iterable[int], name: str) -> list[int]:
+    """Return numbers of groups in order; raise for one that takes too long."""
+    ordered = sorted(set(sizes))
+    rule = f"must be at most {_MOST_GROUPS}, whose privacy levels take a minute"
+    require(ordered[-1] <= _MOST_GROUPS, name, rule, ordered[-1])
+    return ordered
+
+
+def _in_words(sizes: Iterable[int]) -> str:
+    """Return numbers in words: neighbours by their ends.
+
+    Examples:
+        >>> _in_words([2, 3, 4]), _in_words([2, 5])
+        ('2 to 4', '2, 5')
+    """
+    ordered = sorted(set(sizes))
+    first, last = ordered[0], ordered[-1]
+    if len(ordered) > 2 and last - first == len(ordered) - 1:
+        return f"{first} to {last}"
+    return ", ".join(map(str, ordered))
+
+
 def _part(
     data: pd.DataFrame, scheme: str, parities: tuple[int, ...], claim: str
-) -> Check:
+) -> Iterator[Check]:
+    """Yield a part of Theorem 1, if there are cases of it."""
     cases = data[(data["scheme"] == scheme) & data["G"].mod(2).isin(parities)]
+    if cases.empty:
+        return
     wrong = cases[~cases["holds"]]
     words, note = f"holds in all {len(cases)} cases", ""
     if len(wrong):
@@ -116,12 +156,13 @@ def _part(
             f"together the server knows {round((1 - worst['true']) * worst['G'])} "
             "segments; the proof looks at one group and at pairs of groups only"
         )
-    return state(
+    yield state(
         f"{scheme}: {claim}",
         wrong.empty,
+        depends=(),
         paper="every G",
         ours=words,
-        tolerance="exact, G = 2 to 15",
+        tolerance=f"exact, G = {_in_words(data['G'])}",
         otherwise="paper errs",
         note=note,
     )
@@ -141,12 +182,15 @@ def _printed_levels() -> Iterator[Check]:
         ("Example 4, HC at T = 2", "hc", 2, 0.6),
     ):
         ours = float(_truth(scheme, 5, threshold)[0])
-        yield compare(f"{name}: privacy level", paper, ours, tolerance=1e-12)
+        yield compare(
+            f"{name}: privacy level", paper, ours, tolerance=1e-12, depends=()
+        )
     matrix = hetero.segment_matrix("mc", 6)
     level, leaked = _truth("mc", 6, None)[0], segments_known(matrix, (0, 2, 4))
     yield state(
         "Section IV-A: privacy level of the printed 6 x 6 matrix",
         1 - Fraction(leaked, 6) == Fraction(2, 3),
+        depends=(),  # of G = 6
         paper="2/3",
         ours=str(level),
         otherwise="paper errs" if level == 1 - Fraction(leaked, 6) else "differs",
@@ -166,32 +210,43 @@ def _corrected(data: pd.DataFrame) -> Check:
     return state(
         "MC: 1 - 1/p, p the smallest prime factor of G (our correction)",
         agree and law == levels_proved,
-        paper="(not in the paper)",
-        ours=f"{'equal' if agree else 'differs'} for G = 2 to 15",
+        ours=f"{'equal' if agree else 'differs'} for G = {_in_words(data['G'])}",
     )
 
 
-def _growing(data: pd.DataFrame) -> Check:
+def _growing(data: pd.DataFrame) -> Iterator[Check]:
+    """Yield Remark 2, if there are even numbers of groups, of which it fails."""
     even = data[(data["scheme"] == "MC") & (data["G"] % 2 == 0)]
+    if even.empty:
+        return
     stays = bool((even["true"] == 0.5).all())
-    return state(
+    yield state(
         "Remark 2: MC's level approaches 1 as G grows",
         not stays,
+        depends=(),
         paper="for any G",
         ours="1/2 for every even G" if stays else "grows",
-        tolerance="exact, G = 2 to 15",
+        tolerance=f"exact, G = {_in_words(data['G'])}",
         otherwise="paper errs",
         note="true along the primes: choose a prime number of groups",
     )
 
 
-def levels_plus(context: Context) -> Found:
+def levels_plus(context: Context, settings: Values) -> Found:
     """Return Theorem 3: levels over subgroups, and Algorithm 6 against its base."""
-    most = 7 if context.fast else 10
+    check_threshold(settings)
+    sizes = _checked_sizes(settings.num_subgroups, "num_subgroups")
+    runs_to_make = sum(
+        max(total - 3, 0) * math.comb(total - 1, count - 1)
+        for total in sizes
+        for count in range(1, min(settings.most_groups, total) + 1)
+    )
+    rule = f"must leave at most {_MOST_RUNS:,} runs of Algorithm 6"
+    require(runs_to_make <= _MOST_RUNS, "num_subgroups", rule, f"{runs_to_make:,}")
     rows: list[dict[str, Any]] = []
     runs, equal = 0, 0
-    for total in context.steps("Theorem 3: subgroups", range(2, most + 1)):
-        cuts = [counts for counts in _compositions(total) if len(counts) <= 4]
+    for total in context.steps("Theorem 3: subgroups", sizes):
+        cuts = _compositions(total, settings.most_groups)
         for counts, chain_end in itertools.product(cuts, range(2, total - 1)):
             runs += 1
             ours = hetero.segment_matrix_plus("hc", counts, chain_end)
@@ -216,20 +271,26 @@ def levels_plus(context: Context) -> Found:
             state(
                 "Algorithm 6 against the base scheme over Z subgroups",
                 runs == equal,
+                depends=(),
                 paper="HC+ over (g, d)",
                 ours=f"{equal} of {runs} equal",
-                tolerance="every entry, all ways to cut Z into up to four groups",
+                tolerance="every entry, all ways to cut Z into up to "
+                f"{settings.most_groups} groups",
                 note=(
                     "Algorithm 6 with d_T = z_T - Z_(g_T - 1), s starting at d and its "
                     "lost branch, s = s + 1; as printed it contradicts Example 5"
                 ),
             ),
-            *(_plus_part(data, scheme) for scheme in ("SC+", "MC+", "HC+")),
-            *_example_5_levels(),
+            *(
+                check
+                for scheme in ("SC+", "MC+", "HC+")
+                for check in _plus_part(data, scheme)
+            ),
+            *_example_5_levels(settings),
         ),
         data,
         "Levels depend on the number of subgroups Z alone: lines Theorem 3, marks the "
-        f"definition. Z = 2 to {most}; larger Z as in Theorem 1.",
+        f"definition. Z = {_in_words(sizes)}; larger Z as in Theorem 1.",
     )
 
 
@@ -242,13 +303,21 @@ def _schemes(size: int) -> list[tuple[str, int | None]]:
     ]
 
 
-def _compositions(total: int) -> list[tuple[int, ...]]:
-    if total == 0:
-        return [()]
+def _compositions(total: int, most: int) -> list[tuple[int, ...]]:
+    """Return all ways to cut a number of subgroups into at most so many groups.
+
+    Examples:
+        >>> _compositions(3, 2)
+        [(3,), (1, 2), (2, 1)]
+    """
+    cuts = (
+        places
+        for count in range(min(most, total))
+        for places in itertools.combinations(range(1, total), count)
+    )
     return [
-        (first, *rest)
-        for first in range(1, total + 1)
-        for rest in _compositions(total - first)
+        tuple(end - start for start, end in itertools.pairwise((0, *places, total)))
+        for places in cuts
     ]
 
 
@@ -287,8 +356,11 @@ def _algorithm_6(counts: tuple[int, ...], threshold: int) -> np.ndarray:
     return matrix
 
 
-def _plus_part(data: pd.DataFrame, scheme: str) -> Check:
+def _plus_part(data: pd.DataFrame, scheme: str) -> Iterator[Check]:
+    """Yield a part of Theorem 3, if there are cases of it."""
     rows = data[data["scheme"] == scheme]
+    if rows.empty:
+        return
     wrong = rows[~rows["holds"]]
     claims = {"SC+": "2/Z", "MC+": "(Z-1)/Z odd, (Z-2)/Z even", "HC+": "(Z-T)/Z"}
     names = ", ".join(
@@ -297,9 +369,10 @@ def _plus_part(data: pd.DataFrame, scheme: str) -> Check:
         for _, row in wrong.iterrows()
     )
     label = " (printed as that of MC+)" if scheme == "SC+" else ""
-    return state(
+    yield state(
         f"{scheme}: level {claims[scheme]}{label}",
         wrong.empty,
+        depends=(),
         paper="every Z",
         ours="holds in all cases" if wrong.empty else f"fails at {names}",
         otherwise="paper errs",
@@ -307,16 +380,22 @@ def _plus_part(data: pd.DataFrame, scheme: str) -> Check:
     )
 
 
-def _example_5_levels() -> Iterator[Check]:
+def _example_5_levels(settings: Values) -> Iterator[Check]:
+    threshold = settings.hybrid_threshold
     printed = (
         ("SC+", "sc", None, 0.4),
         ("MC+", "mc", None, 0.8),
-        ("HC+, T = 2", "hc", 2, 0.6),
+        (f"HC+, T = {threshold}", "hc", threshold, 0.6),
     )
-    for name, scheme, threshold, paper in printed:
-        matrix = hetero.segment_matrix_plus(scheme, EXAMPLE_5, threshold)
-        ours = hetero.privacy_level(matrix)
-        yield compare(f"Example 5, {name}: privacy level", paper, ours, tolerance=1e-12)
+    for name, scheme, end, paper in printed:
+        matrix = hetero.segment_matrix_plus(scheme, settings.subgroups, end)
+        yield compare(
+            f"Example 5, {name}: privacy level",
+            paper,
+            hetero.privacy_level(matrix),
+            tolerance=1e-12,
+            depends=("subgroups", *(("hybrid_threshold",) if end else ())),
+        )
 
 
 def draw_levels(figure: Figure, data: pd.DataFrame) -> None:

@@ -5,26 +5,31 @@ Theorem 4, and Section V-A's number of attackers.
 
 from __future__ import annotations
 
+import itertools
+import math
+from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from mrsa_jax import hetero
-from mrsa_papers.harness import Context, Found, rows_to_frame, state
+from mrsa_papers.harness import Context, Found, Values, rows_to_frame, state
 from mrsa_papers.harness._figures import COLOURS, LINES, WARNING, in_turn
 from mrsa_papers.harness._intervals import binomial_interval
+from mrsa_watch._base.errors import require
 
 if TYPE_CHECKING:
     from mrsa_papers.harness._figures import Axes, pd
 
-_RATES = (0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5)
+
+_MOST_GROUPS = 128  # whose matrices are gone through in a minute
 
 
-def dropouts(context: Context) -> Found:
+def dropouts(context: Context, settings: Values) -> Found:
     """Return Theorem 4: the chance that two users or more survive in every subgroup."""
-    trials = 20_000 if context.fast else 200_000
-    cases = [(size, rate) for size in (4, 7) for rate in _RATES]
-    numbers = (1, 5)
+    trials = settings.num_trials
+    cases = list(itertools.product(settings.subgroup_sizes, settings.dropout_rates))
+    numbers = (1, settings.num_subgroups)
     rows: list[dict[str, Any]] = []
     generator = np.random.default_rng(context.seed)
     for size, rate in context.steps("Theorem 4: simulated dropouts", cases):
@@ -51,17 +56,21 @@ def dropouts(context: Context) -> Found:
             )
     data = rows_to_frame(rows)
     smallest, many = (data[data["Z"] == total] for total in numbers)
-    published = {(4, 0.1): 0.9963, (4, 0.2): 0.9728, (4, 0.5): 0.6875, (7, 0.5): 0.9375}
-    formulas = {(int(r["n"]), r["p"]): r["formula"] for _, r in smallest.iterrows()}
     # one subgroup's chance, if it were that of all of them
     alone = smallest["formula"].to_numpy()
     single = bool(((many["lower"] <= alone) & (alone <= many["upper"])).all())
-    fits = all(abs(formulas[case] - value) < 5e-5 for case, value in published.items())
+    fits = [
+        _is_equal(row["formula"], int(row["n"]), row["p"])
+        for _, row in smallest.iterrows()
+    ]
+    least = int(many["formula"].to_numpy().argmin())
+    one, together = smallest.iloc[least], many.iloc[least]
     return Found(
         (
             state(
                 "eq. (19), one subgroup, against simulation",
                 bool(smallest["holds"].all()),
+                depends=(),
                 paper="1 - n (1-p) p^(n-1) - p^n",
                 ours=f"within all {len(smallest)} intervals of {trials} rounds",
                 tolerance="exact intervals that hold together with chance .999",
@@ -69,10 +78,12 @@ def dropouts(context: Context) -> Found:
             state(
                 "eq. (19) as the chance for each and every subgroup",
                 single,
+                depends=(),
                 paper="eq. (19), whatever their number",
-                ours=f"its power Z: {many['formula'].min():.3f}, not "
-                f"{smallest['formula'].min():.3f}, for five subgroups at n = 4, p = .5",
-                tolerance="simulated rounds of five subgroups",
+                ours=f"its power Z: {together['formula']:.3f}, not "
+                f"{one['formula']:.3f}, for {settings.num_subgroups} subgroups at n = "
+                f"{one['n']:.0f}, p = {one['p']:g}",
+                tolerance=f"simulated rounds of {settings.num_subgroups} subgroups",
                 otherwise="our reading" if bool(many["holds"].all()) else "differs",
                 note=(
                     "'in each subgroup' may mean one of them or all; eq. (19) is one's "
@@ -80,55 +91,47 @@ def dropouts(context: Context) -> Found:
                 ),
             ),
             state(
-                "values of eq. (19) at n = 4 and 7",
-                fits,
-                paper=_values(published),
-                ours=_values({case: formulas[case] for case in published}),
-                tolerance="four digits",
-                note="recomputed by another program",
+                "values of eq. (19) against fractions",
+                all(fits),
+                ours=f"{sum(fits)} of {len(fits)} equal",
+                tolerance="twelve digits",
             ),
         ),
         data,
-        "Lines: eq. (19) for one subgroup and its fifth power for five. Crosses: "
+        "Lines: eq. (19) for one subgroup and its power for "
+        f"{settings.num_subgroups}. Crosses: "
         "simulated rounds (intervals are thinner than the marks).",
     )
 
 
-def _values(chances: dict[tuple[int, float], float]) -> str:
-    return ", ".join(f"{value:.4f}" for value in chances.values())
+def _is_equal(chance: float, size: int, rate: float) -> bool:
+    """Return whether eq. (19) has a value by exact arithmetic."""
+    p = Fraction(rate)
+    exact = 1 - size * (1 - p) * p ** (size - 1) - p**size
+    return math.isclose(chance, float(exact), rel_tol=1e-12)
 
 
-def attackers(context: Context) -> Found:
+def attackers(context: Context, settings: Values) -> Found:
     """Return Section V-A: how many attackers the median over a row's sums can take."""
-    most = 31 if context.fast else 64
-    rows = []
-    for size in range(2, most + 1):
-        matrix = hetero.segment_matrix("mc", size)
-        fewest = min(len(row) for row in hetero.blocks_of(matrix))
-        rows.append(
-            {
-                "G": size,
-                "paper": 0.25 * size - 1,
-                "whole": int(np.floor(0.25 * size - 1)),
-                "exact": hetero.tolerated_byzantine(
-                    matrix, weighted=False, max_nodes=1
-                ).anywhere,
-                "fewest sums": fewest,
-            }
-        )
-    data = rows_to_frame(rows)
+    most = settings.most_groups
+    require(
+        most <= _MOST_GROUPS, "most_groups", f"must be at most {_MOST_GROUPS}", most
+    )
+    sizes = range(2, most + 1)
+    data = rows_to_frame(map(_bounds, sizes))
     equal = data["exact"] == data["whole"].clip(lower=0)
     wrong = data[~equal]
     # fewer than half of (G + 1)/2 sums, or of G/2
     law = [
         (size // 2 - 1) // 2 if size % 2 == 0 else (size - 1) // 4 for size in data["G"]
     ]
-    five = data[data["G"] == 5].iloc[0]
+    experiment, number = _bounds(settings.num_groups), settings.num_byzantine
     return Found(
         (
             state(
                 "n_B <= 0.25 G - 1 against the exact number",
                 wrong.empty,
+                depends=(),
                 paper="every G",
                 ours=f"equal for {int(equal.sum())} of {len(data)}: "
                 f"{'all' if equal[data['G'] % 4 == 0].all() else 'not all'} multiples "
@@ -147,22 +150,45 @@ def attackers(context: Context) -> Found:
             state(
                 "exact number from the fewest sums of a row",
                 law == data["exact"].tolist(),
-                paper="(not in the paper)",
                 ours="n_B < (fewest sums)/2 for every G",
             ),
             state(
-                "Experiment 2 (G = 5, n_B = 1) against the paper's own bound",
-                bool(five["paper"] >= 1),
-                paper=f"n_B <= {five['paper']:g}",
-                ours=f"n_B <= {int(five['exact'])}",
-                otherwise="paper errs" if five["exact"] == 1 else "differs",
-                note="the experiment breaks the printed bound and keeps the exact one",
+                f"Experiment 2 (G = {experiment['G']}, n_B = {number}) against the "
+                "paper's own bound",
+                bool(experiment["paper"] >= number),
+                depends=("num_groups", "num_byzantine"),
+                paper=f"n_B <= {experiment['paper']:g}",
+                ours=f"n_B <= {experiment['exact']}",
+                otherwise="paper errs" if experiment["exact"] >= number else "differs",
+                note=(
+                    f"the experiment {_fares(number, experiment['paper'])} the printed "
+                    f"bound and {_fares(number, experiment['exact'])} the exact one"
+                ),
             ),
         ),
         data,
         "Attackers that a median over the sums of a row can take, wherever they sit: "
         "the printed 0.25 G - 1 and the exact number.",
     )
+
+
+def _fares(number: int, bound: int | float) -> str:
+    """Return what so many attackers do to a bound."""
+    return "keeps" if number <= bound else "breaks"
+
+
+def _bounds(size: int) -> dict[str, Any]:
+    """Return for G groups the printed bound on attackers and the exact one."""
+    matrix = hetero.segment_matrix("mc", size)
+    return {
+        "G": size,
+        "paper": 0.25 * size - 1,
+        "whole": int(np.floor(0.25 * size - 1)),
+        "exact": hetero.tolerated_byzantine(
+            matrix, weighted=False, max_nodes=1
+        ).anywhere,
+        "fewest sums": min(len(row) for row in hetero.blocks_of(matrix)),
+    }
 
 
 def draw_survival(ax: Axes, data: pd.DataFrame) -> None:
