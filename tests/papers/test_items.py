@@ -454,5 +454,6 @@ def test_windows_begin_where_the_papers_do_or_are_our_reading(
 def test_half_of_the_papers_clients_reproduce_nothing() -> None:
     """Figure 4a at the fast size has 60 clients where the paper has 120."""
     (item,) = remake(["multiround.fig4a"], fast=True)
-    assert item.settings == (("clients", 120, 60, False),)
-    assert {check.verdict for check in item.checks} <= {"our reading", "undecided"}
+    assert "num_clients: 60 (the paper: 120)" in item.caption
+    verdicts = {check.verdict for check in item.checks}
+    assert verdicts <= {"other settings", "our reading", "undecided"}

@@ -264,6 +264,8 @@ def small_values(target: str) -> dict[str, Any]:
 
 def _small(setting: Setting) -> Any:
     """Return a legal value of a setting by its kind, other than the default."""
+    if setting.kind == "flag":
+        return not setting.value
     is_list = isinstance(setting.value, tuple)
     default = setting.value[0] if is_list else setting.value
     least = {"several": 2, "whole": 1, "natural": 0}.get(setting.kind, 0.25)

@@ -222,7 +222,6 @@ def _for_ever(bounds: Bounded, k: int) -> Check:
     return state(
         "User partition: T",
         bool(least == most == k) if part.any() else None,
-        depends=(),
         paper=f"{k} for ever",
         ours=f"{least} to {most}" if part.any() else "nobody ever took part",
         tolerance=f"exact, {_ALL}",
