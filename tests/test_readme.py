@@ -139,10 +139,10 @@ def test_make_targets_exist() -> None:
 @pytest.mark.smoke
 def test_the_printed_table_has_todays_columns() -> None:
     (text,) = _blocks("text", TOUR)
-    # shown where clients sum by segments, add noise, or have whole-number values;
-    # explained in words
+    # shown where clients sum by segments, add noise, or have whole-number values, or
+    # nothing is trained; explained in words
     others = {"Level", "Seconds", "Epsilon", "Mean if Gaussian", "Worst if Gaussian"}
-    others |= {"Values determined", "Undecided"}
+    others |= {"Values determined", "Undecided", "Expected F"}
     for heading in COLUMNS:
         assert heading in others or heading in text
     explained = GUIDE + PAGES["docs/how_to/differential_privacy.md"]
@@ -180,7 +180,7 @@ def _anchors(text: str) -> set[str]:
 
 
 def test_every_command_and_notebook_has_its_line() -> None:
-    rows = re.findall(r"^\| `([a-z]+)` \|", PAGES["docs/commands.md"], re.MULTILINE)
+    rows = re.findall(r"^\| `([a-z ]+)` \|", PAGES["docs/commands.md"], re.MULTILINE)
     assert set(cli._COMMANDS) <= set(rows)
     for notebook in (ROOT / "notebooks").glob("*.ipynb"):
         assert f"(../notebooks/{notebook.name})" in PAGES["docs/notebooks.md"], (

@@ -133,7 +133,9 @@ class PlanConfig:
     """Probability that a client is lost in one of the four steps, the same at each.
     Default: 0.1, unless --step-dropout-rates is set."""
 
-    step_dropout_rates: Annotated[tuple[float, ...], flags.IS_CHANCE] = ()
+    step_dropout_rates: Annotated[
+        tuple[float, ...], flags.IS_CHANCE, flags.shown()
+    ] = ()
     """Probability that a client is lost at a step: one for all, or four. Default: as
     --total-dropout-rate selects."""
 

@@ -235,7 +235,7 @@ def kind_named(command: str) -> Kind | None:
     return next((kind for kind in KINDS.values() if kind.command == command), None)
 
 
-def swept_kind(name: str) -> Kind:
+def swept_kind(name: Any) -> Kind:
     """Return the row of a command that can be swept.
 
     `"reproduce PAPER.ITEM"` is of the papers' project, and loaded from there.

@@ -129,9 +129,13 @@ def checked_settings(
     config = dataclasses.replace(config, **lists)
     check_types(config)
     given = given_settings(config)
+    repeats = {
+        each.name for each in ITEMS[target[0]][target[1]].settings if each.repeats
+    }
     for name, value in given.items():
         if isinstance(value, tuple):
             require(len(value) > 0, name, "must hold at least one value", value)
+        if isinstance(value, tuple) and name not in repeats:
             is_distinct = len(set(value)) == len(value)
             require(is_distinct, name, "must not contain duplicates", value)
     return given

@@ -16,7 +16,7 @@ import pandas as pd
 import pytest
 from inside import inside, values_of_item
 
-from mrsa_jax import data
+from mrsa_jax import data, selection
 from mrsa_papers import ITEMS, Check
 from mrsa_papers.harness import ANY, Context, Miss, is_data_of, substitution
 
@@ -25,6 +25,7 @@ unequal = inside("heterosag.fig3a")
 accuracy = inside("multiround.table5")
 windows = inside("multiround.fig9")
 images = inside("multiround.fig10")
+rounds = inside("multiround.fig4b")
 training, Runs = accuracy.training, reliability.Runs
 
 Patch = pytest.MonkeyPatch
@@ -161,6 +162,15 @@ def _of_experiment_1(patch: Patch) -> tuple[Check, ...]:
     return unequal._accuracy_checks(frame.assign(accuracy=0.5), values, 0.04)
 
 
+def _of_expected_shares(patch: Patch) -> tuple[Check, ...]:
+    gap = selection.ExpectedGap(0.05, 0.0, 0.05, 0.05, True)
+    patch.setattr(rounds.selection, "expected_fairness_gap", lambda *_, **__: gap)
+    values = values_of_item(
+        "multiround.fig4b", num_trials=1, num_assignments=1, num_rounds=10, num_draws=1
+    )
+    return rounds.fairness_over_rounds(_context(), values).checks  # type: ignore[no-any-return]
+
+
 CLAIMS: dict[tuple[str, str], Callable[[Patch], tuple[Check, ...]]] = {
     **{
         ("multiround", name): _of_table(name) for name in ("table3", "table4", "table5")
@@ -168,6 +178,7 @@ CLAIMS: dict[tuple[str, str], Callable[[Patch], tuple[Check, ...]]] = {
     ("multiround", "fig9"): _of_windows("fig9", "updates_over_a_window"),
     ("multiround", "fig8_2021"): _of_windows("fig8_2021", "models_of_2021"),
     ("multiround", "fig10"): _of_images,
+    ("multiround", "fig4b"): _of_expected_shares,
     ("ccesa", "fig4"): _of_reliability("objects", "ccesa.fig4"),
     ("ccesa", "figb1"): _of_reliability("faces", "ccesa.figb1"),
     ("heterosag", "fig3a"): _of_experiment_1,
@@ -177,7 +188,7 @@ CLAIMS: dict[tuple[str, str], Callable[[Patch], tuple[Check, ...]]] = {
 
 def test_misses_are_listed_once_and_explained() -> None:
     keys = [(paper, item, miss.claim, miss.size) for paper, item, miss in EXPECTED]
-    assert len(set(keys)) == len(keys) == 21
+    assert len(set(keys)) == len(keys) == 24
     for paper, item, known in EXPECTED:
         assert known.size in ("full", "fast", "both")
         assert 60 < len(known.why) < 400, known.why

@@ -407,7 +407,7 @@ def made(context: Context) -> dict[str, Found]:
     [
         ("fig9", {"cohort_size": 41}, "`cohort_size` must be at most num_clients, 40"),
         ("fig9", {"privacy_targets": [3]}, "`privacy_targets` must divide num_clients"),
-        ("fig9", {"privacy_targets": [2, 2]}, "must not name a T twice"),
+        ("fig9", {"privacy_targets": [2, 2]}, "must not contain duplicates"),
         ("fig9", {"window": 60}, "`longer_window` must be longer than window, 60"),
         ("fig8_2021", {"privacy_target": 1}, "`privacy_target` must be at least 2"),
         ("fig8_2021", {"model": "resnet"}, "`model` must be"),

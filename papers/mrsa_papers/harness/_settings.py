@@ -79,6 +79,7 @@ class Setting(NamedTuple):
         low: The least value; that of the kind where None.
         is_least: Whether more than the paper's is as good.
         choices: All values, where they are names.
+        repeats: Whether a list may hold a value again: one for each group or client.
     """
 
     name: str
@@ -90,6 +91,7 @@ class Setting(NamedTuple):
     low: float | None = None
     is_least: bool = False
     choices: tuple[str, ...] = ()
+    repeats: bool = False
 
     @classmethod
     def of(cls, name: str, row: Mapping[str, Any]) -> Setting:
@@ -116,6 +118,7 @@ class Setting(NamedTuple):
             values.get("low"),
             values.get("least", False),
             values.get("choices", ()),
+            values.get("repeats", False),
         )
 
     @property

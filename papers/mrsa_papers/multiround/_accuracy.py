@@ -107,9 +107,6 @@ def _check(settings: Values, clients: int, cohort: int, name: str) -> None:
     for target in settings.privacy_targets:
         rule = f"must divide {name}, {cohort}"
         require(cohort % target == 0, "privacy_targets", rule, target)
-    targets = settings.privacy_targets
-    rule = "must not name a T twice"
-    require(len(set(targets)) == len(targets), "privacy_targets", rule, shown(targets))
     rates = settings.learning_rates
     is_falling = tuple(sorted(set(rates), reverse=True)) == rates
     require(is_falling, "learning_rates", "must fall", shown(rates))

@@ -84,7 +84,6 @@ def _check(settings: Values, *targets: int) -> None:
     for target in targets:
         rule = f"must divide num_clients, {clients}, and cohort_size, {cohort}"
         require(clients % target == 0 == cohort % target, name, rule, target)
-    require(len(set(targets)) == len(targets), name, "must not name a T twice")
 
 
 def images_from_sums(context: Context, settings: Values) -> Found:

@@ -176,7 +176,7 @@ def _expected_gaps(
             )
             for i in range(count)
         ]
-        for how, count in (("shuffled", settings.num_shuffles), ("cyclic", 1))
+        for how, count in (("shuffled", settings.num_draws), ("cyclic", 1))
     }
     gaps: dict[str, dict[str, list[selection.ExpectedGap]]] = {}
     for label, selector in context.steps(

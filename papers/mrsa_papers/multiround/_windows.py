@@ -113,7 +113,6 @@ class Plan:
             rule = f"must divide num_clients, {clients}, and cohort_size, {cohort}"
             divides = clients % target == 0 == cohort % target
             require(divides, name, rule, target)
-        require(len(set(targets)) == len(targets), name, "must not name a T twice")
         return cls(
             settings.model,
             settings.partition,
