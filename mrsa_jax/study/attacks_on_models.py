@@ -17,6 +17,7 @@ from mrsa_jax.study._attack_rows import (
     plain,
     row,
 )
+from mrsa_jax.study.settings._tables import check_unset
 from mrsa_jax.study.settings._training_tables import (
     DataSource,
     DataSplit,
@@ -53,6 +54,7 @@ class GradientsConfig(AttackSettings, DataSource):
       mrsa-jax attack gradients --photo china --seen plain --iterations 4800 --random-starts 8
       mrsa-jax attack gradients --dataset mnist_5k --model lenet --num-summed 4
       mrsa-jax attack gradients --folder ~/pictures --method euclidean
+      mrsa-jax attack gradients --from results/attack/least_squares --client 3
     """
 
     out: pathlib.Path = pathlib.Path("results/attack/gradients")
@@ -67,6 +69,12 @@ class GradientsConfig(AttackSettings, DataSource):
     folder: flags.Folder = None
     """Invert the first pictures of this folder instead, in 32 x 32 pixels (.png, .jpg).
     Default: the photographs."""
+    solved: Annotated[pathlib.Path | None, flags.shown("DIR", name="from")] = None
+    """Invert the update of --client that `mrsa-jax attack least-squares` estimated in
+    this folder, with its model, data and learning rate. Default: not used."""
+    client: Annotated[flags.Count, flags.Within(0)] = None
+    """Client of --from, counted from 0. It is required with --from. Default: not used.
+    """
     seen: tuple[Literal["plain", "padded", "sum"], ...] = ("plain", "sum", "padded")
     """View of the adversary: one client's plain update, its padded upload, or the sum
     of the clients."""
@@ -95,6 +103,13 @@ class GradientsConfig(AttackSettings, DataSource):
 
 
 def _check_gradients(config: GradientsConfig) -> None:
+    are_both = (config.solved is None) == (config.client is None)
+    rule = "must be set together with --from"
+    require(are_both, "client", rule, config.client)
+    if config.solved is not None:
+        rule = "must not be set with --from, whose folder decides it"
+        check_unset(config, rule, *_DECIDED)
+        return
     sources = [
         n for n in ("photo", "dataset", "folder") if getattr(config, n) is not None
     ]
@@ -106,6 +121,18 @@ def _check_gradients(config: GradientsConfig) -> None:
     if config.folder is not None:
         rule = f"must be a folder with pictures ({', '.join(_PICTURES)})"
         require(bool(pictures(config.folder)), "folder", rule, str(config.folder))
+
+
+_DECIDED = (
+    "photo",
+    "dataset",
+    "directory",
+    "folder",
+    "seen",
+    "num_summed",
+    "model",
+    "learning_rate",
+)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

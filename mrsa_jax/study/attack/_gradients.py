@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pathlib
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -17,7 +17,12 @@ from mrsa_jax.study._progress import Progress
 from mrsa_jax.study.attack import _stage
 from mrsa_jax.study.attack._stage import rows_of
 from mrsa_jax.study.attacks_on_models import GradientsConfig, pictures
+from mrsa_jax.study.attacks_on_sums import LeastSquaresConfig
+from mrsa_jax.study.runs._build import build_clients, build_rate_schedule
+from mrsa_jax.study.settings._config import TrainConfig
+from mrsa_jax.study.settings._load import from_dict, load_config
 from mrsa_jax.study.settings._parts import build, load_data
+from mrsa_jax.study.stores._files import read_json
 from mrsa_watch._base.errors import ConfigurationError, require
 from mrsa_watch._base.html import counted
 
@@ -27,7 +32,10 @@ _MOST_DRAWN = 12  # images in a row of the grid
 
 
 def run(config: GradientsConfig, report: AttackFindings, progress: Progress) -> None:
-    """Invert updates of a model that is not trained yet."""
+    """Invert updates of a model that is not trained yet, or one solved from sums."""
+    if config.solved is not None:
+        _invert_solved(config, config.solved, report, progress)
+        return
     report.title = (
         f"Gradient inversion ({config.method}): images from an update of {config.model}"
     )
@@ -44,13 +52,7 @@ def run(config: GradientsConfig, report: AttackFindings, progress: Progress) -> 
         federated.client_updates(config.seed, model, start, clients, trainer)
     )
     wire = _stage.through_wire(_stage.stream(config, Stream.QUANTIZATION), updates)
-    attack = attacks.gradient_inversion(
-        config.method,
-        num_steps=config.iterations,
-        restarts=config.restarts,
-        step_size=config.step_size,
-        smoothness=config.smoothness,
-    )
+    attack = _inversion(config)
     seen = {
         "plain": (updates[0], per_client),
         "padded": (attacks.read_models(wire.padded)[0], per_client),
@@ -86,6 +88,143 @@ def run(config: GradientsConfig, report: AttackFindings, progress: Progress) -> 
     grey = attacks.psnr(np.full_like(images, images.mean()), images).mean()
     report.sentences.append(
         f"For comparison: an image of one even grey has {grey:.1f} dB."
+    )
+
+
+def _inversion(config: GradientsConfig) -> attacks.GradientInversion:
+    return attacks.gradient_inversion(
+        config.method,
+        num_steps=config.iterations,
+        restarts=config.restarts,
+        step_size=config.step_size,
+        smoothness=config.smoothness,
+    )
+
+
+class _Solved(NamedTuple):
+    """Settings of the training whose sums were solved, and the folder's arrays."""
+
+    seed: int
+    data: Any
+    num_clients: int
+    model: str
+    rate: float
+    estimates: np.ndarray
+    parameters: np.ndarray
+
+    @classmethod
+    def read(cls, folder: pathlib.Path) -> _Solved:
+        """Read the folder of a complete `attack least-squares`."""
+        manifest = read_json(folder / "study.json") or {}
+        is_attack = manifest.get("command") == "leastsquares"
+        rule = "must be the folder of a complete `mrsa-jax attack least-squares`"
+        complete = is_attack and bool(manifest.get("is_complete"))
+        require(complete, "from", rule, str(folder))
+        config = from_dict(LeastSquaresConfig, manifest["config"], "")
+        seed: int
+        data: Any
+        population: Any
+        training: Any
+        rule = (
+            "must have a model: that of simulated rounds or of --run, not sums of "
+            "--aggregates"
+        )
+        require(config.aggregates is None, "from", rule, str(folder))
+        is_whole = config.memory is None or config.prior == "zero"
+        rule = "must hold whole updates, not differences from the mean update"
+        require(is_whole, "from", rule, str(folder))
+        paths = [folder / f"{name}.npy" for name in ("estimates", "model")]
+        rule = (
+            "must hold estimates.npy and model.npy, which `mrsa-jax attack "
+            "least-squares` writes if it attacks a single scheme"
+        )
+        are_files = all(path.is_file() for path in paths)
+        require(are_files, "from", rule, str(folder))
+        estimates, parameters = (_stage.read_array(path, "from") for path in paths)
+        if config.run is None:
+            seed, data, population = config.seed, config, config
+            training, rounds = config, config.warm_up + config.rounds
+        else:
+            trained = load_config(TrainConfig, config.run / "config.toml")
+            seed, data, population = trained.seed, trained.data, trained.population
+            training, rounds = trained.training, trained.rounds
+        schedule = build_rate_schedule(training)
+        factor = 1.0 if schedule is None else float(schedule(rounds - 1))
+        rate = training.learning_rate * factor
+        settings = seed, data, population.num_clients, training.model, rate
+        solved = cls(*settings, estimates, parameters)
+        solved.check(folder)
+        return solved
+
+    def check(self, folder: pathlib.Path) -> None:
+        """Compare the arrays with the model on a sample of the data."""
+        _, shape, classes = self.sizes()
+        dim = _stage.dim_of(self.model, shape, classes)
+        rule = f"must hold the {dim} parameters of {self.model}, for each client"
+        shapes = self.parameters.shape, self.estimates.shape
+        fits = shapes == ((dim,), (self.num_clients, dim))
+        require(fits, "from", rule, str(folder), *shapes)
+
+    def sizes(self) -> tuple[int, tuple[int, ...], int]:
+        return _stage.data_of(self.data.dataset, self.data.directory, self.seed)
+
+
+def _invert_solved(
+    config: GradientsConfig,
+    folder: pathlib.Path,
+    report: AttackFindings,
+    progress: Progress,
+) -> None:
+    """Invert one client's update as least squares estimated it."""
+    solved, client, count = _Solved.read(folder), config.client, config.num_images
+    assert client is not None
+    rule = f"must be one of the {solved.num_clients} clients, counted from 0"
+    require(client < solved.num_clients, "client", rule, client)
+    update = np.asarray(solved.estimates[client], np.float32)
+    rule = "must have taken part in a sum: its estimate is zero"
+    require(bool(update.any()), "client", rule, client)
+    dataset, clients = build_clients(solved.seed, solved.data, solved.num_clients)
+    rows = np.asarray(clients.indices[client])[: int(clients.sizes[client])]
+    images, labels = (
+        np.asarray(array)[rows] for array in (clients.inputs, clients.labels)
+    )
+    rule = f"must be at most the {len(rows)} images that the client holds"
+    require(count <= len(rows), "num_images", rule, count)
+    # a part of the samples has labels that the adversary cannot be given
+    rule = f"must not be set unless --num-images is {len(rows)}, all that it holds"
+    is_sure = not config.known_labels or count == len(rows)
+    require(is_sure, "known_labels", rule, config.known_labels)
+    report.title = (
+        f"Gradient inversion ({config.method}): images of client {client} from the "
+        f"sums, by an update of {solved.model}"
+    )
+    view = UpdateView(
+        build("model", solved.model, dataset.num_classes),
+        on_device(solved.parameters),
+        tuple(images.shape[1:]),
+        dataset.num_classes,
+        on_device(update / np.float32(solved.rate)),  # as long as a gradient
+        count,
+        on_device(labels) if config.known_labels else None,
+    )
+    progress.stage(f"client {client}: {counted(count, 'image')}", config.iterations)
+    recovered = _inversion(config).run(
+        _stage.stream(config, Stream.ATTACK), view, progress.update
+    )
+    # each recovered image is compared with the likest image that the client holds
+    nearest = attacks.matched_images(images, recovered.images)
+    truth, label = images[nearest], f"client {client}"
+    ordered = _score_images(report, label, recovered, truth, labels[nearest])
+    report.arrays |= {"original": truth, "recovered": ordered}
+    quality = [f"{value:.1f} dB" for value in attacks.psnr(ordered, truth)]
+    drawn = [("original", truth[:_MOST_DRAWN]), (label, ordered[:_MOST_DRAWN])]
+    report.figures["images"] = plotting.plot_image_grid(
+        drawn, scores=[None, quality[:_MOST_DRAWN]]
+    )
+    report.sentences.append(
+        f"The update is the estimate of {folder}/estimates.npy, and the model that of "
+        "the last round. An image is compared with the most similar of the "
+        f"{len(rows)} that client {client} holds."
     )
 
 
@@ -204,6 +343,13 @@ def arrays(config: Any) -> int:
     """Return the arrays of gradient inversion: second gradients of all restarts."""
     count = config.num_summed * config.num_images
     shape: tuple[int, ...]
+    if config.solved is not None:
+        solved = _Solved.read(config.solved)
+        pool, shape, classes = solved.sizes()
+        images, dim = config.num_images, len(solved.parameters)
+        entries = _stage.activations(solved.model, shape, classes)
+        walked = config.restarts * (_OF_MODEL * dim + _OF_IMAGE * images * entries)
+        return pool + 4 * walked
     pool, shape, classes = 0, (_SIDE, _SIDE, 3), _CLASSES
     if config.dataset is not None:
         pool, shape, classes = _stage.data_of(

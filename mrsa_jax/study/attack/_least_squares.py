@@ -45,6 +45,8 @@ class _Sums:
     aggregates: np.ndarray
     truth: np.ndarray | None
     change: np.ndarray | None = None
+    parameters: np.ndarray | None = None
+    """The model after the last round, where its training was repeated."""
 
     @classmethod
     def of(cls, label: str, summed: Any, memory: float | None) -> _Sums:
@@ -56,6 +58,7 @@ class _Sums:
             summed.view.aggregates,
             truth,
             summed.change,
+            summed.parameters,
         )
 
 
@@ -80,6 +83,12 @@ def run(config: LeastSquaresConfig, report: AttackFindings, progress: Progress) 
             sums = _simulated(config, scene, label, history, progress)
             _score_sums(config, report, attack, sums)
     report.sentences += _least_squares_words(config, report)
+
+
+def is_single(config: LeastSquaresConfig) -> bool:
+    """Return whether one history is attacked, so that its estimates are kept."""
+    is_read = config.aggregates is not None or config.run is not None
+    return is_read or len(config.schemes) == 1
 
 
 def _simulated(
@@ -258,8 +267,10 @@ def _score_sums(
     if sums.truth is not None:
         error = attacks.streamed_errors(history, values, sums.truth, attack=attack)
         error[np.asarray(history).any(axis=0) == 0] = np.nan  # nothing was sent
-    else:
+    if is_single(config):
         _estimate(report, attack, history, values)
+        if sums.parameters is not None:
+            report.arrays["model"] = sums.parameters
     counts = np.asarray(history).astype(bool).sum(axis=0)
     report.scores += rows_of(
         scheme=sums.label,
@@ -517,5 +528,6 @@ def arrays(config: Any) -> int:
     n, k = population.num_clients, population.cohort_size
     sums = 2 * 8 * rounds * dim  # one by one, and stacked
     moments = 3 * 8 * n * dim  # total, mean, and the squares of one of them
+    moments += 8 * n * dim * is_single(config)  # estimates that are kept
     in_training = 4 * dim * (2 * n * is_frozen + _stage.IN_A_ROUND * k)
     return pool + files + sums + moments + in_training
