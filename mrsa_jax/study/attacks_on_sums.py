@@ -104,6 +104,27 @@ class LeastSquaresConfig(SumsOfRounds, DataConfig, LocalSchedule):
     sum."""
 
 
+_OF_SUMS = frozenset(
+    [
+        "seed",
+        "out",
+        "overwrite",
+        "json",
+        "run",
+        "aggregates",
+        "participation",
+        "updates",
+        "window",
+        "prior",
+        "ridge",
+        "noise",
+        "memory",
+        "share",
+    ]
+)
+"""Settings of least squares that sums of a run or a file do not decide."""
+
+
 def _check_least_squares(config: LeastSquaresConfig) -> None:
     require(
         config.ridge == 0 or config.noise == 0,
@@ -149,8 +170,10 @@ def _check_least_squares(config: LeastSquaresConfig) -> None:
         _name(config.updates),
     )
     is_own = config.aggregates is not None or config.run is not None
-    rule = "must not be set with --run or --aggregates: these rounds have happened"
-    require(not (is_own and config.frozen), "frozen", rule, config.frozen)
+    if is_own:
+        rule = "must not be set with --run or --aggregates: these rounds have happened"
+        names = (field.name for field in dataclasses.fields(config))
+        check_unset(config, rule, *(name for name in names if name not in _OF_SUMS))
     if config.window is not None and not is_own:
         rule = "must be no longer than --rounds"
         require(
@@ -379,6 +402,18 @@ def _check_disaggregation(config: DisaggregationConfig) -> None:
         "counts",
         "must be given with --aggregates, or --participation to count from",
     )
+    rule = "must not be set with --aggregates: these rounds have happened"
+    simulated = (field.name for field in dataclasses.fields(SumsOfRounds))
+    names = {*simulated, "rounds", "dim", "drift"} - {
+        "seed",
+        "out",
+        "overwrite",
+        "json",
+    }
+    check_unset(config, rule, *sorted(names))
+    if config.counts is not None or config.interval_lengths:
+        rule = "must not be set with --counts or --interval-lengths"
+        check_unset(config, rule, "interval")
 
 
 def _name(path: pathlib.Path | None) -> str | None:
