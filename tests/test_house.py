@@ -44,7 +44,7 @@ TOKENS = {
     "quantize": 5_850,
     "secagg": 38_800,
     "selection": 23_900,
-    "study": 155_400,
+    "study": 155_550,
     "": 376,
 }
 # the trees that are read together, and how they may be written
@@ -56,7 +56,7 @@ TREES = {
 }
 MOST_TOKENS = 785_000
 MOST_TOKENS_A_LINE = 9.15
-MOST = {"rulers": 0, "Any": 3_220, "vague names": 165, "odd openings": 35}
+MOST = {"rulers": 0, "Any": 3_420, "vague names": 195, "odd openings": 35}
 LEAST_COMMENTS = 0.035
 NAMES = {
     "attacks": 29, "availability": 12, "bench": 7, "data": 17, "design": 5, "dp": 13,

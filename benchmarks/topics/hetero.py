@@ -129,12 +129,17 @@ def plain_round(clients: int, groups: int, dim: int) -> Measurement:
     def script() -> np.ndarray:
         mean = np.zeros(dim, np.float32)
         for block in layout.blocks:
-            values = updates[list(block.members), block.start : block.stop]
-            step = np.float32(2 / (block.num_levels - 1))
-            scaled = (np.clip(values, -1, 1) + 1) / step
+            members = list(block.members)
+            values = updates[members, block.start : block.stop]
+            num_steps = block.num_levels - 1
+            step = np.float32(2 / num_steps)
+            clipped = np.clip(values, -1, 1)
+            scaled = (clipped + 1) / step
             floor = np.floor(scaled)
-            codes = floor + (rng.random(scaled.shape, np.float32) < scaled - floor)
-            total = step * codes.sum(axis=0) - len(block.members)
+            is_up = rng.random(scaled.shape, np.float32) < scaled - floor
+            codes = floor + is_up
+            total = step * codes.sum(axis=0)
+            total -= len(members)
             mean[block.start : block.stop] += total / clients
         return mean
 
@@ -142,7 +147,8 @@ def plain_round(clients: int, groups: int, dim: int) -> Measurement:
         # both scatter about the mean by the error of rounding
         bound = hetero.quantization_error(updates, layout, (-1.0, 1.0))
         for mean in (ours, theirs):
-            error = float(((mean - updates.mean(axis=0)) ** 2).sum())
+            difference = mean - updates.mean(axis=0)
+            error = float((difference**2).sum())
             np.testing.assert_allclose(error, bound, rtol=0.2)
 
     return compare(

@@ -73,8 +73,8 @@ def run_reproduce(command: ReproduceCommand) -> int:
         for field in dataclasses.fields(command)
         if field.name not in usual
     }
-    given = {name: value for name, value in settings.items() if value is not None}
-    config = with_settings(config, given)
+    chosen = {name: value for name, value in settings.items() if value is not None}
+    config = with_settings(config, chosen)
     if command.list_items:
         _list(targets, as_json=config.json)
         return 0

@@ -128,17 +128,17 @@ def checked_settings(
     }
     config = dataclasses.replace(config, **lists)
     check_types(config)
-    given = given_settings(config)
+    chosen = given_settings(config)
     repeats = {
         each.name for each in ITEMS[target[0]][target[1]].settings if each.repeats
     }
-    for name, value in given.items():
+    for name, value in chosen.items():
         if isinstance(value, tuple):
             require(len(value) > 0, name, "must hold at least one value", value)
         if isinstance(value, tuple) and name not in repeats:
             is_distinct = len(set(value)) == len(value)
             require(is_distinct, name, "must not contain duplicates", value)
-    return given
+    return chosen
 
 
 def _checked(word: str) -> Target:
@@ -170,16 +170,18 @@ def _checked(word: str) -> Target:
     return paper, item
 
 
-def with_settings(config: ReproduceConfig, given: Mapping[str, Any]) -> ReproduceConfig:
+def with_settings(
+    config: ReproduceConfig, chosen: Mapping[str, Any]
+) -> ReproduceConfig:
     """Return a configuration with settings of its only item, or raise.
 
     Raises:
         ConfigurationError: As `checked_settings`.
     """
     targets = check_targets(config.targets)
-    if not given:
+    if not chosen:
         return config
-    settings = checked_settings(targets, given)
+    settings = checked_settings(targets, chosen)
     usual = {
         field.name: getattr(config, field.name)
         for field in dataclasses.fields(ReproduceConfig)

@@ -363,10 +363,10 @@ def remake(
     wanted = check_targets(targets)
     receiver = Silent() if progress is None else progress
     context = Context(seed, fast, receiver, dataset, directory)
-    given = checked_settings(wanted, settings)
+    chosen = checked_settings(wanted, settings)
     if any(ITEMS[paper][name].trains for paper, name in wanted):
         _ = context.images  # data that are missing are named before any work
-    return [_item(target, context, given) for target in wanted]
+    return [_item(target, context, chosen) for target in wanted]
 
 
 def function_of(paper: str, where: str) -> Callable[..., Any]:
@@ -385,12 +385,12 @@ def figure_of(target: Target) -> Draw:
     return draw if row.axes is None else labelled(draw, row.axes)
 
 
-def _item(target: Target, context: Context, given: Mapping[str, Any]) -> Item:
+def _item(target: Target, context: Context, chosen: Mapping[str, Any]) -> Item:
     """Make an item, its claims marked where data or settings are not the paper's."""
     paper, name = target
     row = ITEMS[paper][name]
     maker = function_of(paper, row.maker)
-    values = values_of(".".join(target), row.settings, given, is_fast=context.fast)
+    values = values_of(".".join(target), row.settings, chosen, is_fast=context.fast)
     parts: Found = maker(context, values) if row.settings else maker(context)
     item = Item(name, row.title, *parts)
     # data first: a claim that holds on other data is lowered again by other settings
@@ -484,7 +484,7 @@ def run_and_save(
 
 
 def _make(
-    target: Target, context: Context, overall: Overall, given: Mapping[str, Any]
+    target: Target, context: Context, overall: Overall, chosen: Mapping[str, Any]
 ) -> Made:
     """Make an item; where its data are missing, say so instead."""
     paper, name = target
@@ -502,7 +502,7 @@ def _make(
         )
     # without the loading of data, which all items share
     start = time.perf_counter()
-    item = _item(target, context, given)
+    item = _item(target, context, chosen)
     return Made(paper, item, time.perf_counter() - start, *words)
 
 

@@ -158,9 +158,9 @@ class Item:
     @property
     def verdict(self) -> Verdict:
         """The worst verdict among the checks, that of ours only if all are."""
-        found = {check.verdict for check in self.checks}
+        verdicts = {check.verdict for check in self.checks}
         # verdicts are listed from best to worst
-        return max(found - {"ours"} or found, key=VERDICTS.index)
+        return max(verdicts - {"ours"} or verdicts, key=VERDICTS.index)
 
 
 _ELSEWHERE: dict[Verdict, Verdict] = {

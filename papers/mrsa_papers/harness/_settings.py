@@ -107,14 +107,14 @@ class Setting(NamedTuple):
             for key, each in row.items()
         }
         value = values["value"]
-        one = value[0] if isinstance(value, tuple) else value
+        single = value[0] if isinstance(value, tuple) else value
         return cls(
             name,
             value,
             values.get("fast", value),
             None if values.get("ours") else values.get("paper", value),
             values.get("help", HELP.get(name, "")),
-            values.get("kind", _USUAL[type(one)]),
+            values.get("kind", _USUAL[type(single)]),
             values.get("low"),
             values.get("least", False),
             values.get("choices", ()),
@@ -128,11 +128,11 @@ class Setting(NamedTuple):
         marks = list(getattr(kind, "__metadata__", ()))
         if self.low is not None:
             marks.append(flags.Within(self.low))
-        one: Any = getattr(kind, "__origin__", kind) if marks else kind
+        single: Any = getattr(kind, "__origin__", kind) if marks else kind
         word = "|".join(self.choices) or _WORDS.get(self.kind, "X")
-        metavar, several = word, one
+        metavar, several = word, single
         if isinstance(self.value, tuple):
-            metavar, several = f"{word} [{word} ...]", tuple[one, ...]
+            metavar, several = f"{word} [{word} ...]", tuple[single, ...]
         argument = tyro.conf.arg(
             help=self.help, metavar=metavar, help_behavior_hint=lambda _: ""
         )
@@ -225,7 +225,7 @@ class Values:
 def values_of(
     item: str,
     settings: tuple[Setting, ...],
-    given: Mapping[str, Any],
+    chosen: Mapping[str, Any],
     *,
     is_fast: bool = False,
 ) -> Values:
@@ -234,21 +234,21 @@ def values_of(
     Args:
         item: Its name, for errors.
         settings: All of them.
-        given: Values by name; None stands for the default.
+        chosen: Values by name; None stands for the default.
         is_fast: Whether defaults are those of the fast size.
 
     Raises:
         ConfigurationError: For a setting that the item has not, naming the nearest.
     """
     names = [each.name for each in settings]
-    for name in given:
+    for name in chosen:
         if name not in names:
             rule = f"must be a setting of {item}"
             hint = nearest(name, names) if names else "it has none"
             raise ConfigurationError(f"`{name}` {rule}; {hint}")
     values = {}
     for each in settings:
-        value = given.get(each.name)
+        value = chosen.get(each.name)
         if value is None:
             value = each.fast if is_fast else each.value
         values[each.name] = value
