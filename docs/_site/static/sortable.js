@@ -1,10 +1,11 @@
 // A click on a heading sorts its table by that column, numbers by their size.
+function value(row, column) {
+  const text = row.cells[column].textContent.trim();
+  const number = parseFloat(text.replace(/,/g, ""));
+  return { text: text, number: number, isMissing: text === "-" || text === "" };
+}
+
 document.addEventListener("DOMContentLoaded", function () {
-  function value(row, column) {
-    const text = row.cells[column].textContent.trim();
-    const number = parseFloat(text.replace(/,/g, ""));
-    return { text: text, number: number, isMissing: text === "-" || text === "" };
-  }
   document.querySelectorAll("table.sortable").forEach(function (table) {
     const body = table.tBodies[0];
     table.querySelectorAll("thead th").forEach(function (head, column) {
