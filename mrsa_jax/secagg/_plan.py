@@ -176,7 +176,7 @@ def plan(
         ...     for name in ("least p, majority", "CCESA's p*")
         ... )
         >>> least.number, least.keeps, paper.number, paper.keeps
-        (0.19, True, 0.6053, False)
+        (0.19474, True, 0.6053, False)
 
     Source: CCESA, Theorems 1 and 2, Remarks 1 and 4; Bell et al. for SecAgg+.
     """

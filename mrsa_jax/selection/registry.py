@@ -394,6 +394,10 @@ ROWS: dict[str, Row] = {
     ),
 }
 """Every scheme by the name that flags and files use."""
+
+OF_OTHERS: set[str] = set()
+"""Names of rules of other systems, which the suite registers."""
+
 BUILT_IN = tuple(ROWS)
 
 

@@ -122,7 +122,7 @@ def log_reliability_first_moment(
         >>> q = 1 - 0.9**0.25  # of one step, 10 % in all
         >>> sparse = failures.log_reliability_first_moment(1000, 0.04, q, "majority")
         >>> f"{math.exp(sparse):.1e} lost secrets per round at p = .04"
-        '5.0e-06 lost secrets per round at p = .04'
+        '5.2e-06 lost secrets per round at p = .04'
 
     Source: CCESA, Theorem 1 and Definition 3, by linearity of expectation; differs from
     the paper's proofs, which drop the client's own share.

@@ -17,7 +17,7 @@ from mrsa_jax._core.round_rules import SplitPolicy
 from mrsa_jax._core.selector import block_size_of, cohort_size_of
 from mrsa_jax._core.statistics import half_interval
 from mrsa_jax._core.streams import threshold
-from mrsa_jax.selection.registry import BUILT_IN
+from mrsa_jax.selection.registry import BUILT_IN, OF_OTHERS
 from mrsa_jax.study.runs._build import (
     build_online,
     expected_cardinality,
@@ -350,7 +350,12 @@ def candidates(
         # a grid of t by t clients must fit
         if t**2 <= n - n % t and (t <= _LARGEST_GRID or t == want):
             found.append(candidate(f"crossing_partitions:{t}", t))
-    registered = [name for name in Scheme.names() if name not in BUILT_IN]
+    # the suite registers rules of other systems, which are not the user's
+    registered = [
+        name
+        for name in Scheme.names()
+        if name not in BUILT_IN and name not in OF_OTHERS
+    ]
     for text in [*further, *registered]:
         try:
             extra = candidate(text)

@@ -17,7 +17,7 @@ from mrsa_jax._core.array_types import Flags
 from mrsa_jax._core.arrays import on_device, zeros
 from mrsa_jax._core.pytrees import pytree, static
 from mrsa_jax._core.selector import SelectorState
-from mrsa_jax.selection.registry import ROWS, register
+from mrsa_jax.selection.registry import OF_OTHERS, ROWS, register
 from mrsa_watch._base.errors import check_number, check_size, require
 
 _OVER_SELECTION = 1.3
@@ -171,3 +171,4 @@ def register_others() -> None:
     for name, (factory, label, paper) in OTHERS.items():
         if name not in ROWS:
             register(name, factory, label=label, papers=paper, depends=())
+            OF_OTHERS.add(name)
