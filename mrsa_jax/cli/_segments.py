@@ -7,7 +7,7 @@ from typing import Any
 from mrsa_jax.cli._run import run_kind
 from mrsa_jax.cli.console import print_sentences
 from mrsa_jax.cli.tables import print_table
-from mrsa_jax.study.settings._commands import SegmentsConfig
+from mrsa_jax.study import SegmentsConfig
 
 
 def run_segments(config: SegmentsConfig) -> int:
