@@ -27,7 +27,6 @@ from ._items import (
     Check as Check,
     Found as Found,
     Item as Item,
-    Stated as Stated,
     Verdict as Verdict,
     compare as compare,
     state as state,

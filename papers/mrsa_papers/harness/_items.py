@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import numbers
-from collections.abc import Mapping, Sequence
-from types import MappingProxyType
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
 if TYPE_CHECKING:
@@ -90,49 +89,15 @@ class Check:
         return self.key or self.claim
 
 
-class Stated(NamedTuple):
-    """A setting that the paper states, and ours.
-
-    Attributes:
-        what: Its name.
-        paper: The paper's.
-        ours: What was run.
-        is_least: Whether more than the paper's is as good.
-    """
-
-    what: str
-    paper: int | str
-    ours: int | str
-    is_least: bool = False
-
-    @property
-    def is_met(self) -> bool:
-        """Whether the paper's setting was run."""
-        if self.is_least and isinstance(self.paper, int) and isinstance(self.ours, int):
-            return self.ours >= self.paper
-        return self.ours == self.paper
-
-    def __str__(self) -> str:
-        """Return both in words."""
-        ours, paper = (
-            f"{value:,}" if isinstance(value, int) else value
-            for value in (self.ours, self.paper)
-        )
-        return f"{self.what}: {ours} (the paper: {paper})"
-
-
 class Found(NamedTuple):
     """An item's content as its maker returns it, in the order of `Item`.
 
-    Judged claims, data, caption, settings.
-    The settings are those that the paper states and that this maker may not meet at
-    every size.
+    Judged claims, data, caption.
     """
 
     checks: tuple[Check, ...]
     data: pd.DataFrame
     caption: str
-    settings: tuple[Stated, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -145,7 +110,6 @@ class Item:
         checks: Its claims and verdicts.
         data: Everything that the figure shows, a row for each point.
         caption: What the figure shows and how it was made.
-        settings: Settings that the paper states, with ours.
     """
 
     name: str
@@ -153,7 +117,6 @@ class Item:
     checks: tuple[Check, ...]
     data: pd.DataFrame
     caption: str
-    settings: tuple[Stated, ...] = ()
 
     @property
     def verdict(self) -> Verdict:
@@ -197,9 +160,7 @@ _JUDGED: tuple[Verdict, ...] = (
 )
 
 
-def at_other_settings(
-    item: Item, missed: Mapping[str, str] = MappingProxyType({})
-) -> Item:
+def at_other_settings(item: Item, missed: Mapping[str, str]) -> Item:
     """Lower an item's verdicts where a setting that the paper states is not met.
 
     A number that is found after fewer rounds is none of the paper's, whether it is like
@@ -213,19 +174,15 @@ def at_other_settings(
 
     Examples:
         >>> near = state("error", True, paper="6.7e-3", ours="6.8e-3", tolerance="1e-3")
-        >>> fewer = (Stated("rounds", 1460, 60, is_least=True),)
-        >>> at_other_settings(Item("fig9", "", (near,), None, "", fewer)).verdict
-        'our reading'
         >>> fewer = {"rounds_before": "rounds_before: 60 (the paper: 1460)"}
         >>> (check,) = at_other_settings(Item("fig9", "", (near,), None, ""), fewer).checks
         >>> check.verdict, check.paper
         ('other settings', '')
     """
-    stated = [str(setting) for setting in item.settings if not setting.is_met]
-    if not stated and not missed:
+    if not missed:
         return item
-    checks = tuple(_lowered(check, stated, missed) for check in item.checks)
-    words = "; ".join((*stated, *missed.values()))
+    checks = tuple(_lowered(check, missed) for check in item.checks)
+    words = "; ".join(missed.values())
     return dataclasses.replace(
         item,
         checks=checks,
@@ -233,7 +190,7 @@ def at_other_settings(
     )
 
 
-def _lowered(check: Check, stated: Sequence[str], missed: Mapping[str, str]) -> Check:
+def _lowered(check: Check, missed: Mapping[str, str]) -> Check:
     """Lower a check whose settings are not the paper's."""
     if check.verdict == "ours":
         return check
@@ -243,7 +200,6 @@ def _lowered(check: Check, stated: Sequence[str], missed: Mapping[str, str]) -> 
     is_printed = bool(why) and any(letter.isdigit() for letter in check.paper)
     if check.verdict not in _JUDGED:
         return dataclasses.replace(check, paper="") if is_printed else check
-    why += stated if check.of_data else []
     if not why:
         return check
     words = f"not at the paper's settings; {'; '.join(why)}"
