@@ -26,11 +26,13 @@ from mrsa_jax._core.traced import needs_values
 from mrsa_jax.attacks._view import check_finite_values, check_not_negative, checked_view
 from mrsa_jax.attacks.views import AggregateView
 from mrsa_watch._base.errors import check_number, require
+from mrsa_watch._base.values import by_value
 
 _PRIORS = ("zero", "mean")
 _MOST_MEMORY = 1 - 1e-6
 
 
+@by_value
 @dataclasses.dataclass(frozen=True, eq=False)
 class LeastSquares:
     """The attack of eq. (34), plain or regularised (built by `least_squares_attack`).

@@ -9,7 +9,6 @@ from ._conditions import (
 )
 from ._four_step import aggregate as aggregate
 from ._graph_rule import GraphRule as GraphRule, graph_rule as graph_rule
-from ._plan import PlannedRound as PlannedRound, RoundPlan as RoundPlan, plan as plan
 from ._ring_sum import pad_inputs as pad_inputs, ring_sum as ring_sum
 from ._round_costs import (
     RoundCosts as RoundCosts,
@@ -23,12 +22,16 @@ from .failures._monte_carlo import (
     failure_rates as failure_rates,
     failure_rates_of as failure_rates_of,
 )
+from .failures._plan import (
+    PlannedRound as PlannedRound,
+    RoundPlan as RoundPlan,
+    plan as plan,
+)
 from .failures._rare import rare_failure_rates as rare_failure_rates
 from .failures._theory import (
     connection_probability as connection_probability,
     privacy_bound as privacy_bound,
     reliability_bound as reliability_bound,
-    share_threshold as share_threshold,
 )
 from .lists import admitted as admitted
 from .outcome import (
@@ -49,3 +52,4 @@ from .seeds import (
     derive_seeds as derive_seeds,
     key_material as key_material,
 )
+from .thresholds import share_threshold as share_threshold

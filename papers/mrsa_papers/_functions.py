@@ -13,21 +13,26 @@ from mrsa_papers.harness._rows import Row
 _USUAL = ("fast", "seed", "dataset", "directory", "progress")
 
 
-def item_functions(
-    paper: str,
-) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
-    """Return `__getattr__` and `__dir__` of a paper's package: its items by name.
+def give_items() -> None:
+    """Make the items of each paper names of its package."""
+    for paper, items in ITEMS.items():
+        package = importlib.import_module(f"mrsa_papers.{paper}")
+        get, listed = _item_functions(paper, sorted(items))
+        package.__getattr__ = get  # type: ignore[method-assign]
+        package.__dir__ = listed  # type: ignore[method-assign]
 
-    Args:
-        paper: As in `ITEMS`.
-    """
+
+def _item_functions(
+    paper: str, names: list[str]
+) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
+    """Return `__getattr__` and `__dir__` of a paper's package."""
 
     def get(name: str) -> Any:
-        if name not in ITEMS[paper]:
+        if name not in names:
             raise AttributeError(f"module 'mrsa_papers.{paper}' has no item {name!r}")
         return _function(paper, name)
 
-    return get, lambda: sorted(ITEMS[paper])
+    return get, lambda: names
 
 
 def papers_and_items(

@@ -598,7 +598,7 @@ def test_rounds_of_clients_who_keep_blocks_are_those_of_messages(
 def test_clients_who_keep_blocks_send_nothing_where_they_could_be_parted(
     broken,
 ) -> None:
-    adjacency, threshold = RING & ~np.eye(10, dtype=bool), None
+    adjacency, threshold = RING & ~np.eye(10, dtype=bool), "majority"
     survivors = np.ones((5, 10), bool)
     if broken == "threshold":
         threshold = 3  # half of six

@@ -11,7 +11,7 @@ import pytest
 
 import mrsa_jax as mj
 from mrsa_jax.cli import main
-from mrsa_jax.secagg import _plan
+from mrsa_jax.secagg.failures import _plan
 
 LOG10 = math.log(10.0)
 

@@ -150,38 +150,6 @@ def _private_threshold(n: int, arrives: float) -> float:
     return math.log(fewest) / fewest if fewest >= 1 else math.inf
 
 
-def share_threshold(n: Whole, p: ArrayLike) -> int:
-    """Return t, the least number of shares that resists the unmasking attack.
-
-    t = ceil(((n-1) p + sqrt((n-1) log(n-1)) + 1) / 2): a server that asks one half of a
-    client's neighbours for one kind of share and the rest for the other then fails for
-    every client, except with a chance of n / (n - 1)^2 (Proposition 1).
-
-    Args:
-        n: Clients, at least 2.
-        p: Chance of an edge, in [0, 1].
-
-    Returns:
-        t, at least 1.
-
-    Raises:
-        ConfigurationError: If n is below 2 or p is outside [0, 1].
-
-    Examples:
-        >>> import mrsa_jax as mj
-        >>> mj.secagg.share_threshold(1000, 0.3106), mj.secagg.share_threshold(40, 0.7)
-        (198, 21)
-
-    Source: CCESA, Remark 4, with its ceiling. "P_e^(r) below 1e-2" in the text on Fig.
-    3 fails at n = 100 with it and holds without (docs/errata.md).
-    """
-    n = check_integer(n, "n", 2)
-    edges = check_chance(p, "p")
-    return math.ceil(
-        ((n - 1) * edges + math.sqrt((n - 1) * math.log(n - 1)) + 1.0) / 2.0
-    )
-
-
 def reliability_bound(
     n: Whole,
     p: ArrayLike,

@@ -21,7 +21,6 @@ from mrsa_jax.secagg.failures._theory import (
     _log_arrivals,
     check_threshold,
     losses_by_step,
-    share_threshold,
 )
 from mrsa_jax.secagg.failures.tails import (
     log_chance,
@@ -32,7 +31,12 @@ from mrsa_jax.secagg.failures.tails import (
     log_tail_below,
     log_tails_below,
 )
-from mrsa_jax.secagg.thresholds import Thresholds, check_rule, more_than_half
+from mrsa_jax.secagg.thresholds import (
+    Thresholds,
+    check_rule,
+    more_than_half,
+    share_threshold,
+)
 from mrsa_watch._base.errors import check_chance, check_integer
 
 

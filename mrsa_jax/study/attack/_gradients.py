@@ -91,7 +91,8 @@ def run(config: GradientsConfig, report: AttackFindings, progress: Progress) -> 
     )
 
 
-def _inversion(config: GradientsConfig) -> attacks.GradientInversion:
+def _inversion(config: GradientsConfig) -> Any:
+    """Build the attack, whose `run` reports its iterations, too."""
     return attacks.gradient_inversion(
         config.method,
         num_steps=config.iterations,

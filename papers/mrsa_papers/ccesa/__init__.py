@@ -5,7 +5,3 @@ Federated Learning": Theorems 1 to 6, Tables 1, 2, 3, B.1 and G.2, Figures 2, 3,
 and B.2, Remark 4, Proposition 1, Appendix D.1 and the comparison with Turbo-aggregate.
 Errata and open readings: docs/errata.md.
 """
-
-from mrsa_papers._functions import item_functions
-
-__getattr__, __dir__ = item_functions("ccesa")

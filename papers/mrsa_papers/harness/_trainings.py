@@ -15,7 +15,7 @@ import jax
 
 from mrsa_jax import __version__, federated
 from mrsa_jax._core.sources import library_versions
-from mrsa_jax.federated._checkpoint import fingerprint
+from mrsa_jax.federated._checkpoint import Checkpoints, fingerprint
 
 _EVERY = 20  # trained rounds between two saves
 
@@ -33,7 +33,7 @@ class Trainings:
         self._folder, self._is_new = folder, is_new
         self._used: set[pathlib.Path] = set()
 
-    def of(self, *parts: Any) -> federated.Checkpoints:
+    def of(self, *parts: Any) -> Checkpoints:
         """Return where a training is saved, and continues from.
 
         Args:

@@ -4,7 +4,3 @@ Elkordy, Avestimehr, "Secure Aggregation with Heterogeneous Quantization in Fede
 Learning": Algorithms 1 to 6, Examples 1 to 5, Tables II and III, Theorems 1 to 4,
 Section VI, Figure 3. Errata and open readings: docs/errata.md.
 """
-
-from mrsa_papers._functions import item_functions
-
-__getattr__, __dir__ = item_functions("heterosag")

@@ -7,7 +7,3 @@ Privacy Leakage in Federated Learning" (AAAI version): Tables 1, 3, 4, 5, Figure
 the published estimate of T misses, who leaks earlier, and what least squares recovers.
 Errata and open readings: docs/errata.md.
 """
-
-from mrsa_papers._functions import item_functions
-
-__getattr__, __dir__ = item_functions("multiround")

@@ -23,7 +23,6 @@ from mrsa_jax.secagg.failures._theory import (
     _log_arrivals,
     connection_probability,
     losses_by_step,
-    share_threshold,
 )
 from mrsa_jax.secagg.failures._theory_exact import (
     log_disconnection_probability,
@@ -31,7 +30,7 @@ from mrsa_jax.secagg.failures._theory_exact import (
     unmasking_bound,
 )
 from mrsa_jax.secagg.failures.tails import log_chance, log_pmf, log_sum, log_tail_above
-from mrsa_jax.secagg.thresholds import more_than_half
+from mrsa_jax.secagg.thresholds import more_than_half, share_threshold
 from mrsa_watch._base.errors import (
     ConfigurationError,
     check_integer,
