@@ -297,6 +297,8 @@ MAKERS: dict[str, Callable[[], Any]] = {
     # federated
     "Checkpoints": lambda: federated.checkpoints("folder"),
     "Decay": lambda: federated.decay_at([1, 2], 0.5),
+    "ConvexConstants": lambda: federated.ConvexConstants(2.0, 1.0, 1.0, 3.0, 4.0),
+    "QuadraticProblem": lambda: federated.quadratic_problem(0, 4, 3),
     "Drift": lambda: federated.measure_drift(
         np.ones((3, 2, 4)), np.array([[0, 1], [1, 2], [0, 2]])
     ),

@@ -354,6 +354,8 @@ def _is_right(hint: str, label: str) -> bool:
             and plain in ("str", "pathlib.Path", "tuple[str, ...]")
         )
         or (label in ("huge", "half", "negative") and plain in ("int", "float"))
+        # a number of shares, or the name of a rule
+        or (label in ("huge", "none") and "majority" in hint)
     )
 
 

@@ -21,6 +21,7 @@ import os
 import pathlib
 import re
 import sys
+import textwrap
 import traceback
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from importlib import import_module
@@ -219,7 +220,7 @@ def read_member(
     if name not in rows:
         hint = _hint(str(text), rows)
         raise ConfigurationError(
-            f"`{argument}` must be a known {kind}; got {name!r}; {hint}"
+            f"`{argument}` must be a known {kind}; got {shortened(name)}; {hint}"
         )
     try:
         return name, rows[name].read(rest)
@@ -249,9 +250,9 @@ def built_by(package: str, module: str, name: str) -> Callable[..., Any]:
 def _hint(text: str, rows: Mapping[str, Any]) -> str:
     """Suggest the nearest known name."""
     if "," in text:
-        return (
-            f"separate several with spaces: {' '.join(text.replace(',', ' ').split())}"
-        )
+        apart = " ".join(text.replace(",", " ").split())
+        example = f": {apart}" if apart == textwrap.shorten(apart, 120) else ""
+        return f"separate several with spaces{example}"
     words = {name.replace("_", " "): name for name in rows}
     for name, row in rows.items():
         # no label, or only of parameters

@@ -8,7 +8,6 @@ Appendix B, eq. (12) to (15), with the cases of (15) in the right order
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -22,6 +21,7 @@ from jaxtyping import Array, Bool, Float32, Key
 
 from mrsa_jax._core.arrays import on_device
 from mrsa_jax._core.mesh import varying_like
+from mrsa_jax._core.pytrees import pytree
 from mrsa_jax._core.streams import (
     Stream,
     as_key,
@@ -39,8 +39,7 @@ from mrsa_watch._base.errors import check_integer, check_number, check_size, req
 _MOST_SAMPLES = 2**16  # below which the modulus of a 32-bit word is almost uniform
 
 
-@jax.tree_util.register_dataclass
-@dataclasses.dataclass(frozen=True)
+@pytree
 class QuadraticProblem:
     """Clients with quadratic losses on their own samples.
 

@@ -24,6 +24,7 @@ from jaxtyping import Array, Bool, Float32, Int32, Key, UInt32
 from mrsa_jax._core.arrays import on_device
 from mrsa_jax._core.batches import at_once, map_tiles
 from mrsa_jax._core.device import is_bound_by_memory
+from mrsa_jax._core.mesh import varying_like
 from mrsa_jax._core.pytrees import pytree
 from mrsa_jax._core.streams import Stream, fold_over, joined_words
 from mrsa_jax.hetero._layout import SegmentLayout, SegmentRows
@@ -195,7 +196,9 @@ def _added_in_turn(
             for total, part in zip(sums, parts, strict=True)
         ]
 
-    start = [jnp.zeros((blocks, width), jnp.uint32) for _ in parts]
+    # under `shard_map` the sums vary as the codes do
+    zeros = varying_like(jnp.zeros((blocks, width), jnp.uint32), codes, here)
+    start = [zeros for _ in parts]
     return lax.fori_loop(jnp.int32(0), jnp.int32(count), add, start)
 
 

@@ -222,7 +222,10 @@ def test_every_notebook_and_figure_appears(
     for name, picture in pictures.items():
         assert f"_images/{picture}" in shown
         code = (GALLERY / f"{name}.py").read_text(encoding="utf-8")
-        assert re.search(r"mj\.plotting\.(plot_\w+)\(", code)[1] in figures  # type: ignore[index]
+        drawn = re.findall(r"mj\.plotting\.(plot_\w+)\(", code)
+        # each example draws by the package, but for one that shows how to by hand
+        assert set(drawn) <= set(figures)
+        assert drawn or name == "plot_expected_fairness", name
         assert name not in figures or f"mj.plotting.{name}(" in code
         assert f'savefig("{picture}")' in code
 
@@ -323,7 +326,8 @@ def test_no_page_holds_code_that_nothing_looks_at() -> None:
                 modules = set(
                     re.findall(r"^python -m (benchmarks\.[a-z_]+)", block, re.MULTILINE)
                 )
-                assert found or targets or modules, (
+                other = re.findall(r"^papermill notebooks/", block, re.MULTILINE)
+                assert found or targets or modules or other, (
                     f"{name}: nothing of {block!r} is known"
                 )
                 for module in modules:

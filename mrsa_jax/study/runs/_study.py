@@ -411,7 +411,25 @@ def compare(
         with contextlib.suppress(ConfigurationError, TypeError):  # a user's own class
             sources = _cite.papers_of_value(schemes[label])
             papers += [[key, reason, label] for key, reason, _ in sources]
-    return _study("compare", histories, rates, expected, guarantees, settings, papers)
+    results = _study(
+        "compare", histories, rates, expected, guarantees, settings, papers
+    )
+    gaps = []
+    for selector in schemes.values():
+        online = availability.for_clients(selector.num_clients)
+        quick = _build.is_fairness_quick(selector, online)
+        # of schemes that it takes long to simulate for it, the gap is unknown
+        gap = (np.nan, np.nan)
+        if quick:
+            gap = _build.expected_fairness(selector, online, seed)
+        gaps.append(gap)
+    variables = {
+        name: ("scheme", np.asarray(values), about.facts)
+        for (name, about), values in zip(
+            VARIABLES["shares"].items(), zip(*gaps, strict=True), strict=True
+        )
+    }
+    return results.assign(variables)
 
 
 def from_histories(histories: Mapping[str, Any]) -> xr.Dataset:
