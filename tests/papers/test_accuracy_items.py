@@ -391,6 +391,7 @@ def test_settings_that_make_no_sense_are_refused(
         remake(f"multiround.{item}", dataset="digits", **settings)
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("tiny")
 def test_a_table_of_other_schemes_is_judged_by_these() -> None:
     (item,) = remake(

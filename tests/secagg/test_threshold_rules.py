@@ -187,6 +187,7 @@ def test_messages_follow_the_rule_by_degree():
     assert named.total.tolist() == counted.total.tolist()
 
 
+@pytest.mark.long
 def test_rules_are_alike_where_rounds_are_drawn():
     n, p, q = 30, 0.7, 0.02
     t = mj.secagg.share_threshold(n, p)
