@@ -264,6 +264,7 @@ def cold(clients: int, rounds: int, trials: int, rates: list[float]) -> Measurem
             lambda: _fresh(script),
             work=size.points,
             check=check,
+            is_elsewhere=True,
         )
     memory = min(ended.memory for ended in processes)
     compiled = processes[0].compiled

@@ -111,22 +111,34 @@ def _remainder(high, low, divisor, reciprocal):
 
 
 @compiled
-def residue_tile(words, modulus, out):
-    """Reduce pairs of words (low first) modulo R < 2^31 that is no power of two.
+def partly_reduced_tile(words, modulus, out):
+    """Reduce pairs of words (low first) below R 2^32 by one product; R is below 2^31.
 
-    Residue k of block b, words 2k and 2k + 1, goes to `out[k * LANES + b]`.
+    Pair k of block b, words 2k and 2k + 1, goes to `out[k * LANES + b]`, congruent to
+    it modulo R. `modulus` is R 2^32.
     """
-    shift = np.uint32(1)
-    while (np.uint32(modulus) << shift) < np.uint32(1 << 31):
-        shift = np.uint32(shift + np.uint32(1))
-    down = np.uint32(np.uint32(32) - shift)
-    divisor = np.uint32(np.uint32(modulus) << shift)
-    whole = np.uint64(0xFFFFFFFFFFFFFFFF) // np.uint64(divisor)
-    reciprocal = np.uint32(whole - np.uint64(1 << 32))
+    word = np.uint64(1 << 32) % (modulus >> np.uint64(32))
     for k in range(8):
         for b in range(LANES):
-            low, high = words[2 * k * LANES + b], words[(2 * k + 1) * LANES + b]
-            middle = np.uint32(np.uint32(high << shift) | (low >> down))
-            first = _remainder(np.uint32(high >> down), middle, divisor, reciprocal)
-            second = _remainder(first, np.uint32(low << shift), divisor, reciprocal)
-            out[k * LANES + b] = np.uint32(second >> shift)
+            low = np.uint64(words[2 * k * LANES + b])
+            high = np.uint64(words[(2 * k + 1) * LANES + b])
+            out[k * LANES + b] = high * word + low
+
+
+@compiled
+def reduce_tile(values, modulus, out):
+    """Write values below R 2^32 modulo R, which is no power of two and below 2^31.
+
+    `modulus` is R 2^32.
+    """
+    divisor = np.uint32(modulus >> np.uint64(32))
+    shift = np.uint32(0)
+    while divisor < np.uint32(1 << 31):
+        divisor = np.uint32(divisor << np.uint32(1))
+        shift = np.uint32(shift + np.uint32(1))
+    whole = np.uint64(0xFFFFFFFFFFFFFFFF) // np.uint64(divisor)
+    reciprocal = np.uint32(whole - np.uint64(1 << 32))
+    for i in range(values.shape[0]):
+        value = values[i] << np.uint64(shift)
+        high, low = np.uint32(value >> np.uint64(32)), np.uint32(value)
+        out[i] = np.uint32(_remainder(high, low, divisor, reciprocal) >> shift)

@@ -9,7 +9,9 @@ environment variable `MRSA_JAX_FORM` asks for another.
 from __future__ import annotations
 
 import functools
+import importlib
 import importlib.util
+import logging
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -24,6 +26,7 @@ from mrsa_watch._base.errors import require
 Form = Literal["loops", "xla", "pallas"]
 FORMS: tuple[Form, ...] = ("loops", "xla", "pallas")
 _VARIABLE = "MRSA_JAX_FORM"
+_LOG = logging.getLogger("mrsa_jax")
 
 # Best first. Loops need the values, so they stay last elsewhere: for what has no other
 # form.
@@ -87,11 +90,14 @@ def chosen_form(offered: tuple[Form, ...], *values: object) -> Form:
         "no numba, or traced values",
     )
     forced = forced_form()
-    if forced in possible:
+    if forced in possible and (forced != "pallas" or _has_triton()):
         return forced
     if len(possible) == 1:  # for any device, which need not be started for this
         return possible[0]
-    return next(form for form in _PREFERRED[platform()] if form in possible)
+    best = [form for form in _PREFERRED[platform()] if form in possible]
+    if best[0] == "pallas" and not _has_triton():
+        return best[1]
+    return best[0]
 
 
 def forced_form() -> Form | None:
@@ -112,3 +118,18 @@ def _has_numba() -> bool:
         return importlib.util.find_spec("numba") is not None
     except ImportError:  # somebody forbids it
         return False
+
+
+@functools.cache
+def _has_triton() -> bool:
+    """Return whether this JAX compiles kernels by Triton; say once if it does not."""
+    try:
+        importlib.import_module("jax.experimental.pallas.triton")
+    except ImportError:
+        _LOG.warning(
+            "JAX %s has no Triton for Pallas, which the kernels need: array programs of "
+            "XLA run in their place, slower by benchmarks/README.md; an older JAX has it",
+            jax.__version__,
+        )
+        return False
+    return True

@@ -222,6 +222,7 @@ def compare(
     aim: float | int | None = None,
     repeats: int = 5,
     made_bytes: int | None = None,
+    is_elsewhere: bool = False,
     note: str = "",
 ) -> Measurement:
     """Measure `ours` against `peer`, after `check(our_result, peer_result)` has passed.
@@ -239,6 +240,8 @@ def compare(
         aim: Ratio aimed at.
         repeats: Timed calls of each side, interleaved.
         made_bytes: Bytes that one call of `ours` makes or sends.
+        is_elsewhere: `ours` works in a process of its own, whose memory the caller
+            knows; else a further call measures it.
         note: Anything a reader must know.
 
     Returns:
@@ -264,7 +267,7 @@ def compare(
         _checked(check, first.value, peer_value)
     first_seconds = first.seconds
     del first, peer_value  # a second result would be counted as memory of the call
-    memory = _memory_of(ours)
+    memory = None if is_elsewhere else _memory_of(ours)
     calls: list[_Timed] = []
     peer_calls: list[_Timed] = []
     # interleaved, so that a loaded machine slows both sides

@@ -10,39 +10,64 @@ from __future__ import annotations
 
 import numpy as np
 
-from mrsa_jax._core.chacha20_loops import LANES, TILE, keystream_tile, residue_tile
+from mrsa_jax._core.chacha20_loops import (
+    LANES,
+    TILE,
+    keystream_tile,
+    partly_reduced_tile,
+    reduce_tile,
+)
 from mrsa_jax._core.compiled import compiled
+
+# `modulus` is () for 2^b, whose sums wrap by themselves in uint32. Of any other R it is
+# (R 2^32,): sums are kept in uint64 below that, since one product brings a pair of
+# words there, and are reduced to R once a vector, not once a pad.
 
 
 @compiled
 def _add(row, pad, modulus):
-    if modulus == np.uint32(0):
+    if len(modulus) == 0:
         for i in range(row.shape[0]):
             row[i] += pad[i]
     else:
         for i in range(row.shape[0]):
-            more = np.uint32(row[i] + pad[i])
-            row[i] = min(more, np.uint32(more - modulus))
+            more = row[i] + pad[i]
+            row[i] = min(more, more - modulus[0])
 
 
 @compiled
 def _subtract(row, pad, modulus):
-    if modulus == np.uint32(0):
+    if len(modulus) == 0:
         for i in range(row.shape[0]):
             row[i] -= pad[i]
     else:
         for i in range(row.shape[0]):
-            less = np.uint32(row[i] - pad[i])
-            row[i] = min(less, np.uint32(less + modulus))
+            less = row[i] - pad[i]
+            row[i] = min(less, less + modulus[0])
 
 
 @compiled
 def _pad(seed, nonce, counter, words, pad, modulus):
-    if modulus == np.uint32(0):
+    if len(modulus) == 0:
         keystream_tile(seed, nonce, counter, pad)
     else:
         keystream_tile(seed, nonce, counter, words)
-        residue_tile(words, modulus, pad)
+        partly_reduced_tile(words, modulus[0], pad)
+
+
+@compiled
+def _sums(count, size, modulus):
+    if len(modulus) == 0:
+        return np.empty((count, size), np.uint32)
+    return np.empty((count, size), np.uint64)
+
+
+@compiled
+def _residues(row, words, modulus):
+    if len(modulus) == 0:
+        return row
+    reduce_tile(row, modulus[0], words)
+    return words
 
 
 # A full tile is transposed by loops whose ends the compiler knows: 0.1 microseconds,
@@ -117,20 +142,20 @@ def pad_tiles(
     Args: `inputs` uint32[n, d]; the block's coordinates and `members` int32[m]; `here`
     bool[m], whose input arrives (V3); `edges` int32[E, 2], places of who adds and who
     subtracts a pair's pad, both in V2 and one of them in V3, and their seeds; `modulus`
-    R, or 0 for 2^b and then `low_bits`; tiles from `first` up to `last`. Writes
+    () for 2^b and then `low_bits`, else (R 2^32,); tiles from `first` up to `last`. Writes
     `padded` uint32[n, d] (none if it has no rows) and `total` uint32[stop - start].
     """
-    rows = 16 if modulus == np.uint32(0) else 8
+    rows = 16 if len(modulus) == 0 else 8
     size = rows * LANES
     count = members.shape[0]
-    table = np.empty((count, size), np.uint32)
-    removed = np.empty(size, np.uint32)
-    words, pad = np.empty(TILE, np.uint32), np.empty(TILE, np.uint32)
+    table = _sums(count, size, modulus)
+    removed, pad = _sums(1, size, modulus)[0], _sums(1, size, modulus)[0]
+    words = np.empty(TILE, np.uint32)
     for tile in range(first, last):
         offset = start + tile * size
         width = min(size, stop - offset)
         counter = np.uint32(tile * LANES)
-        removed[:] = np.uint32(0)
+        removed[:] = 0
         for i in range(count):
             if here[i]:
                 _load(table[i], inputs[members[i]], offset, width, rows)
@@ -150,11 +175,13 @@ def pad_tiles(
                 _pad(self_seed[i], nonces[1], counter, words, pad, modulus)
                 _add(table[i], pad, modulus)
                 _add(removed, pad, modulus)
-        pad[:] = np.uint32(0)
+        pad[:] = 0
         for i in range(count):
             if here[i]:
+                _add(pad, table[i], modulus)
                 if padded.shape[0] > 0:
-                    _store(padded[members[i]], offset, width, rows, table[i], low_bits)
-                _add(pad[:size], table[i], modulus)
-        _subtract(pad[:size], removed, modulus)
-        _store(total, offset - start, width, rows, pad, low_bits)
+                    sent = _residues(table[i], words, modulus)
+                    _store(padded[members[i]], offset, width, rows, sent, low_bits)
+        _subtract(pad, removed, modulus)
+        learnt = _residues(pad, words, modulus)
+        _store(total, offset - start, width, rows, learnt, low_bits)

@@ -398,7 +398,7 @@ def _compiled(
                 edges.seeds,
                 np.ascontiguousarray(self_seed[members]),
                 np.asarray(nonces, np.uint32),
-                np.uint32(0 if is_power else block.modulus),
+                () if is_power else (np.uint64(block.modulus << 32),),
                 np.uint32(block.modulus - 1 if is_power else 2**32 - 1),
                 out,
                 total,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import flint
 import jax
 import jax.numpy as jnp
@@ -9,6 +11,7 @@ import numpy as np
 import pytest
 
 import mrsa_jax as mj
+from mrsa_jax._core import forms
 from mrsa_jax._core.arrays import on_device
 from mrsa_jax._core.prime import PRIMES
 from mrsa_jax.modular import _blocked, _linalg, _rank_kernel, rank, rank_trajectory
@@ -176,3 +179,33 @@ def test_sums_that_collide_count_too_many_lines_never_too_few(
     lines = np.asarray([[0, 0], [1, 0], shifted, [1, 0], other, [0, 0]], np.int32)
     found = int(np.asarray(jax.jit(_linalg._lines_that_differ)(lines[None]))[0])
     assert 3 <= found <= 4
+
+
+@pytest.fixture
+def without_triton(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setitem(sys.modules, "jax.experimental.pallas.triton", None)
+    forms._has_triton.cache_clear()
+    yield
+    forms._has_triton.cache_clear()
+
+
+def test_array_programs_take_over_where_jax_has_no_triton(
+    without_triton, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(forms, "platform", lambda: "cuda")
+    offered = ("loops", "xla", "pallas")
+    assert forms.chosen_form(("xla", "pallas")) == "xla"
+    assert forms.chosen_form(offered, np.eye(2)) == "xla"
+    with mj.use_form("pallas"):
+        assert forms.chosen_form(("xla", "pallas")) == "xla"
+    with mj.use_form("loops"):
+        assert forms.chosen_form(offered, np.eye(2)) == "loops"
+    (said,) = [each for each in caplog.messages if "Triton" in each]
+    assert jax.__version__ in said
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_rank_is_the_same_without_triton(without_triton, form: str) -> None:
+    with mj.use_form(form):
+        assert int(rank([[1, 1, 0], [0, 1, 1], [1, 0, 1]])) == 3
+        assert int(rank(np.eye(130, dtype=bool))) == 130

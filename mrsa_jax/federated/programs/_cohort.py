@@ -167,15 +167,19 @@ def side_by_side(
     Returns:
         The updates by slot, and which are finite.
     """
+
+
+    def of_present(slot: Array, is_present: Array) -> Array:
+        # Absent slots hold whatever the loop left there.
+        return jnp.where(is_present, of_slot(slot, is_present), jnp.float32(0))
+
     order = jnp.arange(present.shape[0], dtype=jnp.int32)
     is_grouped = 1 < width < present.shape[0]
     if is_grouped:
         order = by_size(present, sizes)
-    updates = mapped(of_slot, order, present[order], width)
+    updates = mapped(of_present, order, present[order], width)
     # The argsort of a permutation is its inverse: back to the order of slots.
     updates = updates[jnp.argsort(order)] if is_grouped else updates
-    # Absent slots hold whatever the loop left there.
-    updates = jnp.where(present[:, None], updates, jnp.float32(0))
     return updates, are_finite(updates)
 
 
@@ -254,6 +258,8 @@ def mapped(of_client: Any, members: Array, present: Array, width: int) -> Array:
     turns = -(-num_members // width)
     if turns <= 1:
         return jax.vmap(of_client)(members, present)
+    if width == 1:
+        return jax.lax.map(lambda slot: of_client(*slot), (members, present))
     # The same number of turns by the smallest width: the fewest empty slots.
     width = -(-num_members // turns)
     spare = turns * width - num_members  # empty slots at the end: no samples, no steps
