@@ -1,10 +1,10 @@
 # make demo | check | test | test-long | test-slow | test-forms | test-lowest | mutants | lint | docs | gallery | paper | bench | dist | clean
-# PYTHON chooses the interpreter (3.11 to 3.13); VENV the environment's folder.
+# PYTHON chooses the interpreter (3.11 to 3.14); VENV the environment's folder.
 
 SHELL := /bin/bash
 VENV ?= .venv
-PYTHON ?= $(shell for p in python3.11 python3.12 python3.13 python3; do \
-	$$p -c 'import sys; sys.exit(not ((3, 11) <= sys.version_info[:2] < (3, 14)))' >/dev/null 2>&1 && { echo $$p; break; }; done)
+PYTHON ?= $(shell for p in python3.11 python3.12 python3.13 python3.14 python3; do \
+	$$p -c 'import sys; sys.exit(not ((3, 11) <= sys.version_info[:2] < (3, 15)))' >/dev/null 2>&1 && { echo $$p; break; }; done)
 UV_VERSION := 0.12.24
 TWINE_VERSION := 7.0.0
 BIN := $(VENV)/bin
@@ -21,7 +21,7 @@ export PYTHONDONTWRITEBYTECODE :=
 
 # One stamp for each set of packages: nothing is fetched again until a pin changes.
 $(VENV)/.made:
-	@test -n "$(PYTHON)" || { echo "mrsa_jax needs Python 3.11, 3.12 or 3.13 on the path; name one with: make PYTHON=/path/to/python3.11"; exit 1; }
+	@test -n "$(PYTHON)" || { echo "mrsa_jax needs Python 3.11, 3.12, 3.13 or 3.14 on the path; name one with: make PYTHON=/path/to/python3.11"; exit 1; }
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check uv==$(UV_VERSION)
 	@touch $@
