@@ -208,6 +208,7 @@ def _parameter(page: pathlib.Path) -> Any:
     "compare_schemes",
     "differential_privacy",
     "enforce_blocks",
+    "export",
     "figure_for_a_paper",
     "from_sums_to_an_image",
     "in_your_own_loop",
