@@ -67,6 +67,7 @@ PAGES = [
                 "certificates",
                 "numbers",
                 "participation_log",
+                "sharp_edges",
                 "reference/settings",
             )
         ),
@@ -219,6 +220,7 @@ def _parameter(page: pathlib.Path) -> Any:
     "privacy_target",
     "round",
     "settings",
+    "sharp_edges",
     "statistics_under_secure_aggregation",
     "suite",
     "sweep",
