@@ -1,10 +1,11 @@
-# make demo | check | test | test-long | test-slow | test-forms | test-lowest | mutants | lint | docs | gallery | paper | bench | dist | clean
-# PYTHON chooses the interpreter (3.11 to 3.13); VENV the environment's folder.
+# make demo | check | test | test-long | test-slow | test-forms | test-lowest | test-newest | test-devices | mutants
+# make lint | docs | site | history | gallery | paper | bench | dist | tagged | clean
+# PYTHON chooses the interpreter (3.11 to 3.14); VENV the environment's folder.
 
 SHELL := /bin/bash
 VENV ?= .venv
-PYTHON ?= $(shell for p in python3.11 python3.12 python3.13 python3; do \
-	$$p -c 'import sys; sys.exit(not ((3, 11) <= sys.version_info[:2] < (3, 14)))' >/dev/null 2>&1 && { echo $$p; break; }; done)
+PYTHON ?= $(shell for p in python3.11 python3.12 python3.13 python3.14 python3; do \
+	$$p -c 'import sys; sys.exit(not ((3, 11) <= sys.version_info[:2] < (3, 15)))' >/dev/null 2>&1 && { echo $$p; break; }; done)
 UV_VERSION := 0.12.24
 TWINE_VERSION := 7.0.0
 BIN := $(VENV)/bin
@@ -16,12 +17,13 @@ export JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES ?= -1
 # and so is Python's bytecode, also where a container says otherwise: it halves the start
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo check smoke test test-long test-slow test-forms test-loops test-xla test-pallas test-lowest mutants lint docs notebooks gallery paper bench dist clean
+.PHONY: demo check smoke test test-long test-slow test-forms test-loops test-xla test-pallas test-lowest test-newest \
+	test-devices mutants lint docs site history notebooks gallery paper bench dist tagged clean
 .DEFAULT_GOAL := demo
 
 # One stamp for each set of packages: nothing is fetched again until a pin changes.
 $(VENV)/.made:
-	@test -n "$(PYTHON)" || { echo "mrsa_jax needs Python 3.11, 3.12 or 3.13 on the path; name one with: make PYTHON=/path/to/python3.11"; exit 1; }
+	@test -n "$(PYTHON)" || { echo "mrsa_jax needs Python 3.11, 3.12, 3.13 or 3.14 on the path; name one with: make PYTHON=/path/to/python3.11"; exit 1; }
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check uv==$(UV_VERSION)
 	@touch $@
@@ -76,12 +78,29 @@ $(FORMS:%=test-%): test-%: $(VENV)/.test
 LOWEST := $(VENV)-lowest
 LOWEST_TESTS ?= tests/cli tests/study tests/contracts tests/dp tests/live tests/plotting --ignore=tests/live/flower
 LOWEST_UV := VIRTUAL_ENV=$(abspath $(LOWEST)) $(BIN)/uv pip install --quiet
+TOOLS := beartype google-crc32c hypothesis mpmath psutil pytest pytest-xdist
 test-lowest: $(VENV)/.made
 	$(BIN)/uv venv --quiet --clear --python $(BIN)/python $(LOWEST)
 	$(LOWEST_UV) --resolution lowest-direct -e '.[dask]' -e ./papers
-	$(LOWEST_UV) beartype google-crc32c hypothesis mpmath psutil pytest pytest-xdist
+	$(LOWEST_UV) $(TOOLS)
 	JAX_COMPILATION_CACHE_DIR=$(abspath .cache/jax-lowest) \
 	$(LOWEST)/bin/python -m pytest -n $(WORKERS) --dist loadfile -m "not slow" $(LOWEST_TESTS)
+
+# the same part with the newest of everything, and a JAX that pyproject.toml does not allow yet
+NEWEST := $(VENV)-newest
+NEWEST_UV := VIRTUAL_ENV=$(abspath $(NEWEST)) $(BIN)/uv pip install --quiet
+test-newest: $(VENV)/.made
+	$(BIN)/uv venv --quiet --clear --python $(BIN)/python $(NEWEST)
+	$(NEWEST_UV) --upgrade --override <(echo jax) -e '.[dask]' -e ./papers $(TOOLS)
+	@$(NEWEST)/bin/python -c 'import jax, numpy, sys; print("Python", sys.version.split()[0], "JAX", jax.__version__, "NumPy", numpy.__version__)'
+	JAX_COMPILATION_CACHE_DIR=$(abspath .cache/jax-newest) \
+	$(NEWEST)/bin/python -m pytest -n $(WORKERS) --dist loadfile -m "not slow" $(LOWEST_TESTS)
+
+# what runs on several devices, on four virtual ones: the suite has two
+DEVICES ?= tests/test_devices.py tests/federated/test_mesh.py tests/selection/test_many.py
+test-devices: export XLA_FLAGS += --xla_force_host_platform_device_count=4
+test-devices: $(VENV)/.test
+	$(PYTEST) -m "not slow" $(DEVICES)
 
 # small wrong changes of the package, one at a time: which do the tests notice? TIER=long asks more of them
 TIER ?= test
@@ -98,6 +117,14 @@ lint: $(VENV)/.test
 docs: $(VENV)/.test
 	$(BIN)/python -m sphinx -q -b html -W -n --keep-going -c docs . build/site
 
+# what is published: this commit's site as latest, and that of the newest release as stable
+site: docs
+	$(BIN)/python docs/_site/publish.py
+
+# the page of the benchmarks' history, from benchmarks/results
+history: $(VENV)/.test
+	$(BIN)/python docs/benchmark_history.py > docs/benchmark_history.md
+
 # run the notebooks, store their outputs and print their seconds; some: make notebooks NAMES="03 13"
 notebooks: $(VENV)/.test
 	$(BIN)/python notebooks/store.py $(NAMES)
@@ -113,11 +140,16 @@ paper: $(VENV)/.test
 bench: $(VENV)/.test
 	$(BIN)/mrsa-jax bench
 
-# wheel and source distribution, and whether a registry would take them
+# wheels and source distributions of mrsa_jax and mrsa-watch, and whether a registry would take them
 dist: $(VENV)/.made
 	rm -rf dist
 	$(BIN)/uv build --quiet --out-dir dist
+	$(BIN)/uv build --quiet --out-dir dist watch
 	$(BIN)/uv tool run --quiet --from twine==$(TWINE_VERSION) twine check --strict dist/*.whl dist/*.tar.gz
 
+# whether TAG (v1.2.3) may be published: versions, change log, surface and deprecations agree
+tagged: $(VENV)/.test
+	$(BIN)/python tests/release/tag.py "$$TAG"
+
 clean:
-	rm -rf $(VENV) $(LOWEST) .cache .pytest_cache .mypy_cache .ruff_cache build dist *.egg-info
+	rm -rf $(VENV) $(LOWEST) $(NEWEST) .cache .pytest_cache .mypy_cache .ruff_cache build dist *.egg-info

@@ -87,7 +87,9 @@ from mrsa_jax._core.programs import QUICK  # noqa: E402
 # Most of a test's time goes into compiling: XLA does the least it can, in half the
 # time. What users get is tested where the variable is set: the kernels' dear tests, and
 # the slow ones.
-_FLAGS = {"xla_force_host_platform_device_count": 2}
+_DEVICES = "xla_force_host_platform_device_count"
+# `make test-devices` asks for more
+_FLAGS = {} if _DEVICES in os.environ.get("XLA_FLAGS", "") else {_DEVICES: 2}
 if os.environ.get("MRSA_JAX_OPTIMISED", "") in ("", "0"):
     # in one piece: to split a program for several threads costs a third more
     _FLAGS |= QUICK | {"xla_cpu_parallel_codegen_split_count": 1}

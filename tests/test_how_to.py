@@ -67,6 +67,7 @@ PAGES = [
                 "certificates",
                 "numbers",
                 "participation_log",
+                "sharp_edges",
                 "reference/settings",
             )
         ),
@@ -208,6 +209,7 @@ def _parameter(page: pathlib.Path) -> Any:
     "compare_schemes",
     "differential_privacy",
     "enforce_blocks",
+    "export",
     "figure_for_a_paper",
     "from_sums_to_an_image",
     "in_your_own_loop",
@@ -218,6 +220,7 @@ def _parameter(page: pathlib.Path) -> Any:
     "privacy_target",
     "round",
     "settings",
+    "sharp_edges",
     "statistics_under_secure_aggregation",
     "suite",
     "sweep",

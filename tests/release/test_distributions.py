@@ -172,7 +172,7 @@ def _python(minor: int) -> str:
     pytest.skip(f"there is no Python 3.{minor} here")
 
 
-@pytest.fixture(scope="module", params=[11, 12], ids=["py311", "py312"])
+@pytest.fixture(scope="module", params=[11, 12, 13, 14], ids="py3{}".format)
 def installed(
     request: pytest.FixtureRequest,
     built: dict[str, pathlib.Path],

@@ -192,7 +192,7 @@ def test_versions_agree() -> None:
         r"^## (\S+)", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), re.M
     )
     assert headings[:2] == ["Unreleased", version]
-    lowest, above = (3, 11), (3, 14)
+    lowest, above = (3, 11), (3, 15)
     assert PROJECT["requires-python"] == f">=3.{lowest[1]},<3.{above[1]}"
     listed = re.findall(r"Python :: (3\.\d+)'", str(PROJECT["classifiers"]))
     assert listed == [f"3.{minor}" for minor in range(lowest[1], above[1])]

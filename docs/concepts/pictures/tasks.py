@@ -64,6 +64,19 @@ def loop() -> Picture:
     return picture
 
 
+def exported() -> Picture:
+    """A program that travels without the package."""
+    picture = Picture(130, "A program leaves the package, and runs where only JAX is")
+    _flow(
+        picture,
+        24,
+        ["mrsa_jax", "exported\nprogram", "file", "JAX alone,\nany batch"],
+        [3],
+    )
+    picture.text(236, 104, "the batch stays open; N and J are fixed", "faint")
+    return picture
+
+
 def training() -> Picture:
     """What a training is made of."""
     picture = Picture(176, "Your model, loss, optimiser and data make a trainer")
@@ -301,6 +314,7 @@ def settings() -> Picture:
 TASKS: Sequence[Callable[[], Picture]] = (
     scheme,
     loop,
+    exported,
     training,
     paper,
     mu,

@@ -368,6 +368,7 @@ EXTRAS = {
     "dask": "distributed>=2025.1",
     "dp-accounting": "dp-accounting>=0.6",
     "explore": "anywidget>=0.9 traitlets>=5",
+    "export": "flatbuffers>=25.1",
     "flower": "flwr>=1.38,<1.43",
     "jax-privacy": "jax-privacy>=2.0",
     "nvflare": "nvflare>=2.9,<2.10",

@@ -1,0 +1,283 @@
+"""The public surface, one line each: names with their signatures, flags of commands.
+
+    python tests/release/surface.py             # at a release: writes surface.txt
+    python tests/release/surface.py --changes   # what breaks, as docs/versions.md lists it
+
+`surface.txt` is the surface of the last release. `test_surface.py` holds the package
+against it.
+"""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import enum
+import importlib
+import inspect
+import io
+import os
+import pathlib
+import re
+import sys
+import textwrap
+import types
+from collections.abc import Iterator, Mapping
+from unittest import mock
+
+FILE = pathlib.Path(__file__).with_name("surface.txt")
+PACKAGES = ("mrsa_jax", "mrsa_watch")
+_FLAG = re.compile(r"^(?:│|  ) ?(?:-h, )?--([a-z-]+)", re.MULTILINE)
+_STARS = {
+    inspect.Parameter.VAR_POSITIONAL: "*",
+    inspect.Parameter.VAR_KEYWORD: "**",
+}
+_PLAIN = (bool, int, float, str, types.NoneType)
+
+
+# --- what there is
+
+
+def surface() -> dict[str, str]:
+    """Return the signature of each public name, and the flags of each command."""
+    names: dict[str, str] = {}
+    for package in PACKAGES:
+        names.update(_names(importlib.import_module(package)))
+    return dict(sorted(names.items())) | flags()
+
+
+def _names(module: types.ModuleType) -> Iterator[tuple[str, str]]:
+    for name in getattr(module, "__all__", sorted(vars(module))):
+        value = getattr(module, name)
+        path = f"{module.__name__}.{name}"
+        # a module without a list offers what it defines, as in docs/reference
+        made_in = getattr(value, "__module__", "") or ""
+        is_own = hasattr(module, "__all__") or made_in.startswith(module.__name__)
+        if name.startswith("_") or not is_own:
+            continue
+        if inspect.ismodule(value):
+            # a family that two packages offer is listed where it is
+            if value.__name__ == path:
+                yield from _names(value)
+            continue
+        yield path, signature(value)
+        if inspect.isclass(value):
+            yield from _members(path, value)
+
+
+def _members(path: str, value: type) -> Iterator[tuple[str, str]]:
+    """Yield the public methods, properties and members of a class."""
+    for name in sorted(vars(value)):
+        member = inspect.getattr_static(value, name)
+        function = getattr(member, "__func__", member)
+        if name.startswith("_"):
+            continue
+        if inspect.isfunction(inspect.unwrap(function)):
+            yield f"{path}.{name}", signature(function)
+        elif isinstance(member, property | value):
+            yield f"{path}.{name}", ""
+
+
+def signature(value: object) -> str:
+    """Return the parameters without their types, as in `(num_clients, *, seed=0)`.
+
+    It is empty for constants, for aliases of types, and for classes that nobody calls.
+    """
+    is_class = inspect.isclass(value)
+    if not callable(value) or (is_class and _is_only_described(value)):
+        return ""
+    try:
+        found = inspect.signature(inspect.unwrap(value))  # type: ignore[arg-type]
+    except (TypeError, ValueError):  # an alias of a type
+        return ""
+    words: list[str] = []
+    # Python's own marks: what follows `*` is by name only
+    has_star = False
+    for parameter in found.parameters.values():
+        if parameter.kind == parameter.KEYWORD_ONLY and not has_star:
+            words.append("*")
+            has_star = True
+        has_star |= parameter.kind == parameter.VAR_POSITIONAL
+        stars = _STARS.get(parameter.kind, "")
+        words.append(stars + parameter.name + _default(parameter))
+    return f"({', '.join(words)})"
+
+
+def _is_only_described(value: object) -> bool:
+    is_protocol = getattr(value, "_is_protocol", False)
+    return bool(is_protocol) or issubclass(value, enum.Enum | BaseException)  # type: ignore[arg-type]
+
+
+def _default(parameter: inspect.Parameter) -> str:
+    if parameter.default is parameter.empty:
+        return ""
+    return (
+        f"={parameter.default!r}" if isinstance(parameter.default, _PLAIN) else "=..."
+    )
+
+
+def flags() -> dict[str, str]:
+    """Return the flags of each command, as its help shows them."""
+    from mrsa_jax import cli
+    from mrsa_jax.study.kinds import attacks
+    from mrsa_watch._command import main
+
+    # `reproduce` is of another distribution
+    commands = [name for name in cli._COMMANDS if name not in ("attack", "reproduce")]
+    commands += [f"attack {name}" for name in attacks()]
+    ours = {f"mrsa-jax {name}": _flags_of(cli.main, name) for name in commands}
+    small = ("record", "watch", "gate", "check", "preflight")
+    theirs = {f"mrsa-watch {name}": _flags_of(main, name, "--help") for name in small}
+    return dict(sorted(ours.items())) | theirs
+
+
+def _flags_of(main: object, command: str, help_flag: str = "--help-all") -> str:
+    printed = io.TextIOWrapper(io.BytesIO(), encoding="utf-8", write_through=True)
+    # a wide terminal shows flags in several columns
+    with (
+        mock.patch.dict(os.environ, COLUMNS="80"),
+        mock.patch.object(sys, "stdout", printed),
+        contextlib.suppress(SystemExit),
+    ):
+        main([*command.split(), help_flag])  # type: ignore[operator]
+    printed.seek(0)
+    found = {*_FLAG.findall(printed.read())} - {"help"}
+    return " ".join(f"--{flag}" for flag in sorted(found))
+
+
+# --- what differs
+
+
+def broken(before: Mapping[str, str], now: Mapping[str, str]) -> dict[str, str]:
+    """Return by name what no longer works, and in words what became of it."""
+    changes = {}
+    for name, was in before.items():
+        if name.startswith(("mrsa-jax ", "mrsa-watch ")):
+            gone = sorted(set(was.split()) - set(now.get(name, "").split()))
+            changes |= {f"{name} {flag}": "" for flag in gone}
+        elif name not in now:
+            changes[name] = _new_place(name, now)
+        elif was != now[name] and not accepts(now[name], was):
+            changes[name] = f"{name.rpartition('.')[2]}{now[name]}"
+    # a class that left takes its methods with it
+    return {
+        name: words
+        for name, words in changes.items()
+        if name.rpartition(".")[0] in now
+        or name.rpartition(".")[0] not in changes
+        or " " in name
+    }
+
+
+def _new_place(name: str, now: Mapping[str, str]) -> str:
+    package, family, *rest = name.split(".")
+    ends = f".{rest[-1]}" if rest else f".{family}"
+    places = [
+        other
+        for other in now
+        if other.endswith(ends) and other.startswith(f"{package}.{family}.")
+    ]
+    return places[0].removeprefix("mrsa_jax.") if len(places) == 1 else ""
+
+
+def accepts(now: str, was: str) -> bool:
+    """Return whether each call of the old signature means the same to the new one."""
+    if not (now and was):
+        return not now and not was
+    new, old = _parameters(now), _parameters(was)
+    places = [name for name, (kind, _) in new.items() if kind == "place"]
+    old_places = [name for name, (kind, _) in old.items() if kind == "place"]
+    if places[: len(old_places)] != old_places:
+        return False
+    for name, (kind, default) in old.items():
+        own = new.get(name)
+        # a parameter by name may also be one by place; its default is part of the call
+        if own is None or (kind.startswith("*") and own[0] != kind):
+            return False
+        if default is not None and own[1] != default:
+            return False
+    return all(
+        default is not None or kind.startswith("*")
+        for name, (kind, default) in new.items()
+        if name not in old
+    )
+
+
+def _parameters(text: str) -> dict[str, tuple[str, str | None]]:
+    """Return by name the kind and the default of each parameter."""
+    (function,) = ast.parse(f"def f{text}: ...").body
+    assert isinstance(function, ast.FunctionDef)
+    own = function.args
+    places = own.posonlyargs + own.args
+    missing: list[ast.expr | None] = [None] * (len(places) - len(own.defaults))
+    found: dict[str, tuple[str, str | None]] = {}
+    for one, default in zip(places, [*missing, *own.defaults], strict=True):
+        found[one.arg] = ("place", None if default is None else ast.unparse(default))
+    for one, default in zip(own.kwonlyargs, own.kw_defaults, strict=True):
+        found[one.arg] = ("name", None if default is None else ast.unparse(default))
+    for kind, one in (("*args", own.vararg), ("**kwargs", own.kwarg)):
+        found |= {one.arg: (kind, None)} if one else {}
+    return found
+
+
+# --- its file, and its table
+
+
+def read(path: pathlib.Path = FILE) -> tuple[str, dict[str, str]]:
+    """Return the version of a stored surface, and its lines by name."""
+    version, *lines = path.read_text(encoding="utf-8").splitlines()
+    ends = re.compile(r"(?=\()| (?=--)|$")
+    pairs = (ends.split(line, maxsplit=1) for line in lines)
+    return version, dict(pairs)
+
+
+def write(path: pathlib.Path = FILE) -> None:
+    """Write the surface of the package as it is."""
+    import mrsa_jax
+
+    lines = [
+        f"{name}{' ' * text.startswith('--')}{text}" for name, text in surface().items()
+    ]
+    path.write_text("\n".join([mrsa_jax.__version__, *lines, ""]), encoding="utf-8")
+
+
+def table(changes: Mapping[str, str]) -> str:
+    """Return what breaks as the text of docs/versions.md, a paragraph for each family."""
+    families: dict[str, list[str]] = {}
+    for name, words in changes.items():
+        is_flag = " " in name
+        family = name.rpartition(" ")[0] if is_flag else ".".join(name.split(".")[:2])
+        own = name[len(family) + 1 :]
+        is_call = words.endswith(")")
+        text = words if is_call else f"{own} (now {words})" if words else own
+        families.setdefault(family.removeprefix("mrsa_jax."), []).append(text)
+    rows = [f"{family}: {', '.join(own)}" for family, own in families.items()]
+    fill = textwrap.TextWrapper(100, subsequent_indent="  ", break_on_hyphens=False)
+    return "\n".join(map(fill.fill, rows))
+
+
+def old_spellings() -> dict[str, str]:
+    """Return the flags that are still read by their old names, and the new names."""
+    from mrsa_jax import cli
+    from mrsa_jax._core.flags import renamed
+    from mrsa_jax.study.kinds import attacks
+
+    settings = {name: command.config for name, command in cli._COMMANDS.items()}
+    settings |= {f"attack {name}": row.settings for name, row in attacks().items()}
+    return {
+        f"mrsa-jax {name} --{old.replace('_', '-')}": f"--{new.replace('_', '-')}"
+        for name, cls in settings.items()
+        for old, new in (renamed(cls) | cli._OLD_FLAGS.get(name, {})).items()
+    }
+
+
+def changes() -> dict[str, str]:
+    """Return what breaks since the last release; an old spelling does not."""
+    found = broken(read()[1], surface())
+    return {name: words for name, words in found.items() if name not in old_spellings()}
+
+
+if __name__ == "__main__":
+    if sys.argv[1:] == ["--changes"]:
+        print(table(changes()))  # noqa: T201
+    else:
+        write()
