@@ -17,7 +17,8 @@ from mrsa_jax import hetero, quantize, secagg
 from mrsa_jax._core.arrays import on_device
 from mrsa_jax._core.prime import words_per_residue
 from mrsa_jax._core.status import Status
-from mrsa_jax.bench.harness import Measurement, ResultsDifferError, compare
+from mrsa_jax.bench.harness import Measurement, ResultsDifferError, Sized, compare
+from mrsa_watch._base.errors import require
 
 _GROUP_LEVELS = (2, 4, 8, 10, 12)
 
@@ -157,3 +158,12 @@ def plain_round(clients: int, groups: int, dim: int) -> Measurement:
         work=clients * dim,
         check=check,
     )
+
+
+def sized(n: int, groups: int, dim: int) -> Sized:
+    """Return a round without pads of n clients in groups of nearly equal sizes."""
+    require(2 <= groups <= n // 2, "groups", "must lie in [2, n / 2]", groups)
+    require(dim >= groups, "dim", "must be at least the number of groups", dim)
+    # updates, and the script's arrays of a block of two groups
+    memory = 4 * n * dim + 24 * n * -(-dim // groups) + 2**20
+    return Sized(memory, lambda: plain_round(n, groups, dim))

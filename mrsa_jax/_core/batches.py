@@ -59,6 +59,8 @@ _WORK = {
     "columns": _Work(2**27, 2**10),
     # updates of the segments that are coded, summed and decoded side by side
     "segments": _Work(2**22, 2**13),
+    # updates of the clients of one segment that are coded before they are summed
+    "coded": _Work(2**20, 2**13),
     # updates of a model that is trained over and over, all clients' of the trainings
     # side by side
     "repeated": _Work(2**21, 2**13),

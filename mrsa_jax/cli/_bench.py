@@ -67,7 +67,10 @@ class BenchConfig:
     """Your own numbers of clients; 500, 1e4 and 2**10 are all understood."""
 
     dim: _Values = ()
-    """Coordinates of an update (round, pads)."""
+    """Coordinates of an update (round, pads, hetero)."""
+
+    groups: _Values = ()
+    """Groups of clients, as equal as can be (hetero)."""
 
     graph: _Values = ()
     """Assignment graphs (round, pads): complete, harary:DEGREE, random_regular:DEGREE,
@@ -123,7 +126,7 @@ class BenchConfig:
     """Print the result as JSON instead."""
 
 
-_SIZES = ("n", "dim", "graph", "modulus", "cohort_size", "scheme", "rounds", "trials",
+_SIZES = ("n", "dim", "groups", "graph", "modulus", "cohort_size", "scheme", "rounds", "trials",
           "model", "samples")  # fmt: skip
 
 

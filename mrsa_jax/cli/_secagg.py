@@ -155,6 +155,20 @@ class PlanConfig:
     up_mbits: flags.Positive = 10.0
     """Mbit/s of a client's uplink, for the seconds; ten times that down."""
 
+    block_size: Annotated[flags.Count, flags.Within(2)] = None
+    """T: also plan over_blocks:T:K, blocks of T clients over a Harary graph. Default: no
+    such design."""
+
+    straggler_rate: flags.Share = 0.0
+    """Probability that a client is a straggler in a round."""
+
+    straggler_slowdown: Annotated[float, flags.IS_GROUP] = 10.0
+    """Factor by which a straggler computes and sends more slowly."""
+
+    deadline: Annotated[flags.Number, flags.IS_POSITIVE] = None
+    """Seconds that the server waits at each step. Clients that need longer are lost at
+    that step. Default: no limit."""
+
     json: bool = False
     """Print everything as JSON instead."""
 
@@ -184,6 +198,10 @@ def run_plan(config: PlanConfig) -> int:
             up_bytes_per_second=config.up_mbits * 1.25e5,
             down_bytes_per_second=config.up_mbits * 1.25e6,
         ),
+        block_size=config.block_size,
+        straggler_rate=config.straggler_rate,
+        straggler_slowdown=config.straggler_slowdown,
+        deadline=config.deadline,
     )
     if config.json:
         print_json(_plan_content(plan))
@@ -224,6 +242,7 @@ def _print_plan(plan: Any) -> None:
                 f"{planned.graph}{number}",
                 str(planned.threshold),
                 *map(chance, risks),
+                f"{1.0 - math.prod(1.0 - rate for rate in planned.losses):.3g}",
                 "yes" if planned.keeps else "NO",
                 f"{planned.client_bytes:,.0f}",
                 f"{planned.keystream_words:,.0f}",
@@ -237,6 +256,7 @@ def _print_plan(plan: Any) -> None:
         "no sum",
         "not private",
         "unmaskable",
+        "lost",
         "keeps both",
         "bytes",
         "keystream words",

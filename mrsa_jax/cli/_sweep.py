@@ -41,7 +41,7 @@ class SweepCommand:
 
     A study is a TOML file with the settings of one command, and the axes.
 
-      command = "simulate"                    # or train, secagg, "attack NAME"
+      command = "simulate"                    # or train, secagg, segments, "attack NAME"
       rounds = 500
       trials = 100
       keep = ["first_exposure", "status"]     # also "skipped", "expected_fairness_gap"

@@ -96,10 +96,11 @@ def secagg_plus_parameters(
         lying_server: Ask that a server which tells some neighbours that a client is
             there and others that it is lost does not get both secrets either (CCESA's
             Appendix F attack, with corrupt clients; no other lie is ruled out by it).
-            It gets k - x shares from honest neighbours and x of both kinds from corrupt
-            ones, so k + x < 2 t takes the place of x < t in the first statement. Other
-            steps of the malicious protocol of Bell et al. (a graph that clients draw
-            themselves, signed public keys) are not modelled.
+            It gets k - x shares from honest neighbours, x of both kinds from corrupt
+            ones, and the client's own share, so k + 1 + x < 2 t takes the place of x <
+            t in the first statement. Other steps of the malicious protocol of Bell et
+            al. (a graph that clients draw themselves, signed public keys) are not
+            modelled.
 
     Returns:
         k, t and the three bounds.
@@ -107,11 +108,14 @@ def secagg_plus_parameters(
     Raises:
         ConfigurationError: If an argument is out of range, or gamma and delta are so
             large that the complete graph is not enough: c + d > n - 2, or with a server
-            that lies c + 2 d > n - 2.
+            that lies c + 2 d > n - 3.
 
-    Edge cases: where few clients leave no room, k = n - 1, the complete graph. This
-    package's clients also return their own share, so that clients of V_3 have one share
-    to spare in the second statement. For graphs other than `harary` the third statement
+    Edge cases: where few clients leave no room, k = n - 1, the complete graph. In the
+    paper, a client's shares go to its k neighbours alone. This package's clients, as
+    CCESA's, keep one share and return it for their self seed. So a server that lies
+    finds k + 1 holders: t of half of them, which holds in the paper's game for odd k,
+    is refused. Clients of V_3 have one share to spare in the second statement. For
+    graphs other than `harary` the third statement
     does not hold as it is.
 
     Examples:
@@ -199,8 +203,9 @@ class _Rates:
     def exposed(self, degree: int) -> np.ndarray:
         """Return ln of the first bound for t = 0 to k + 1."""
         upper, _ = log_tails(self.clients - 1, self.corrupt, degree)
-        if self.lying_server:  # at least 2 t - k corrupt neighbours are enough
-            upper = upper[np.clip(2 * np.arange(degree + 2) - degree, 0, degree + 1)]
+        if self.lying_server:  # at least 2 t - k - 1 corrupt neighbours are enough
+            least = 2 * np.arange(degree + 2) - degree - 1
+            upper = upper[np.clip(least, 0, degree + 1)]
         return np.minimum(upper + math.log(self.clients), 0.0)
 
     def unrecoverable(self, degree: int) -> np.ndarray:
@@ -224,7 +229,7 @@ class _Rates:
         last = self.clients - 1
         neighbours = last - self.dropped
         return (
-            2 * neighbours > last + self.corrupt
+            2 * neighbours > self.clients + self.corrupt
             if self.lying_server
             else neighbours > self.corrupt
         )

@@ -179,16 +179,52 @@ def _added_in_turn(
     the time of `_added_at_once`.
     """
     count, width = codes.shape
-    blocks = slots.shape[0]
-    numbers = jnp.arange(blocks, dtype=jnp.int32)[:, None]
+    seats = seats_of(slots, here, count)
+    # under `shard_map` the sums vary as the codes do
+    zeros = jnp.zeros((slots.shape[0], width), jnp.uint32)
+    start = [varying_like(zeros, codes, here) for _ in parts]
+    return add_in_turn(start, codes, seats, parts)
+
+
+class Seats(NamedTuple):
+    """The block of each client in a segment.
+
+    Attributes:
+        block: int32[n], its number.
+        is_here: bool[n], whether the client is summed.
+    """
+
+    block: Array
+    is_here: Array
+
+
+def seats_of(
+    slots: Int32[Array, "blocks members"],
+    here: Bool[Array, "blocks members"],
+    count: int,
+) -> Seats:
+    """Return the block of each of `count` clients."""
+    numbers = jnp.arange(slots.shape[0], dtype=jnp.int32)[:, None]
     # of padding the slot is `count`, which is dropped
-    block_of = jnp.zeros(count, jnp.int32).at[slots].set(numbers, mode="drop")
-    is_here = jnp.zeros(count, jnp.bool_).at[slots].set(here, mode="drop")
+    return Seats(
+        jnp.zeros(count, jnp.int32).at[slots].set(numbers, mode="drop"),
+        jnp.zeros(count, jnp.bool_).at[slots].set(here, mode="drop"),
+    )
+
+
+def add_in_turn(
+    sums: list[UInt32[Array, "blocks w"]],
+    codes: UInt32[Array, "n w"],
+    seats: Seats,
+    parts: tuple[Callable[[Array], Array], ...],
+) -> list[UInt32[Array, "blocks w"]]:
+    """Add each part of clients' codes to the sums of their blocks."""
+    count, width = codes.shape
 
     def add(client: Array, sums: list[Array]) -> list[Array]:
-        block = block_of[client], jnp.int32(0)
+        block = seats.block[client], jnp.int32(0)
         row = lax.dynamic_slice(codes, (client, jnp.int32(0)), (1, width))
-        row = jnp.where(is_here[client], row, jnp.uint32(0))
+        row = jnp.where(seats.is_here[client], row, jnp.uint32(0))
         return [
             lax.dynamic_update_slice(
                 total, lax.dynamic_slice(total, block, (1, width)) + part(row), block
@@ -196,10 +232,7 @@ def _added_in_turn(
             for total, part in zip(sums, parts, strict=True)
         ]
 
-    # under `shard_map` the sums vary as the codes do
-    zeros = varying_like(jnp.zeros((blocks, width), jnp.uint32), codes, here)
-    start = [zeros for _ in parts]
-    return lax.fori_loop(jnp.int32(0), jnp.int32(count), add, start)
+    return lax.fori_loop(jnp.int32(0), jnp.int32(count), add, sums)
 
 
 def _added_at_once(

@@ -159,7 +159,15 @@ class _SecaggPoint(SecaggConfig):
     trials: int | None = 1000
 
 
-def _counted(settings: _SecaggPoint) -> dict[str, Any]:
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _SegmentsPoint(SegmentsConfig):
+    """Settings of `mrsa-jax segments --trials N`."""
+
+    out: pathlib.Path = pathlib.Path("results/sweep")
+    trials: int | None = 1000
+
+
+def _counted(settings: _SecaggPoint | _SegmentsPoint) -> dict[str, Any]:
     rule = "must be given: a sweep counts failures"
     require(settings.trials is not None, "trials", rule)
     return {}
@@ -201,7 +209,15 @@ KINDS: dict[str, Kind] = {
             _SecaggPoint,
             _counted,
         ),
-        Kind("segments", SegmentsConfig, _commands.check_segments, "secagg._segments"),
+        Kind(
+            "segments",
+            SegmentsConfig,
+            _commands.check_segments,
+            "secagg._segments",
+            "secagg._segment_points",
+            _SegmentsPoint,
+            _counted,
+        ),
         Kind("audit", AuditConfig, _commands.check_audit, "runs._audit"),
         Kind("advise", AdviseConfig, _commands.check_advise, "advice._run"),
         *map(_attack, (*attacks_on_sums.ROWS, *attacks_on_models.ROWS)),

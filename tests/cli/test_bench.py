@@ -162,6 +162,7 @@ _TINY = {
                   "--rounds", "20", "--trials", "3"],
     "rank": ["--n", "8", "12", "--cohort-size", "4", "--trials", "5"],
     "failures": ["--n", "8", "12", "--trials", "50"],
+    "hetero": ["--n", "20", "30", "--groups", "3", "--dim", "3000"],
     "training": ["--n", "2", "--samples", "4", "8"],
 }  # fmt: skip
 
@@ -170,7 +171,7 @@ def test_every_topic_with_sizes_has_a_tiny_run() -> None:
     assert set(_TINY) == {name for name, topic in bench.TOPICS.items() if topic.sizes}
 
 
-@pytest.mark.long("failures", "round", "selection", "shares", "training")
+@pytest.mark.long("failures", "hetero", "round", "selection", "shares", "training")
 @pytest.mark.parametrize("topic", _TINY)
 def test_own_sizes_make_a_curve_and_can_be_compared(
     topic: str, tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
@@ -198,7 +199,7 @@ def test_own_sizes_make_a_curve_and_can_be_compared(
     assert all(case["memory_bytes"] > 0 for case in cases)
     for row in rows:
         assert len(row["seconds"]) == len(row["peer_seconds"]) == 2
-        assert row["made_bytes"] or topic in ("failures", "training")
+        assert row["made_bytes"] or topic in ("failures", "hetero", "training")
         assert (
             bool(row["machine"]["commit"])
             == pathlib.Path(__file__).parents[2].joinpath(".git").exists()

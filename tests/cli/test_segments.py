@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import json
+from fractions import Fraction
 from typing import Any
 
 import pytest
@@ -10,6 +12,7 @@ import pytest
 import mrsa_jax as mj
 from mrsa_jax.cli import main
 from mrsa_jax.study import SegmentsConfig
+from mrsa_jax.study.runs._segments import client_rates
 
 EXAMPLE_5 = "--group-sizes 3 6 6 --group-levels 2 4 8 --subgroups 1 2 2"
 SMALL = "--group-sizes 2 2 2 --group-levels 2 4 8 --dim 12"
@@ -147,6 +150,12 @@ def test_losses_are_those_of_round_rates(capsys: pytest.CaptureFixture[str]) -> 
         ("--dim 4", "`dim` must be at least the number of segments"),
         ("--group-sizes 3 6 6", "`group_sizes` must be one number, at least 1"),
         ("--group-sizes 1 2 2 2 2", "`group_levels` must leave two clients"),
+        ("--num-clients 1", "`num_clients` must be at least 2"),
+        (f"{SMALL} --num-clients 7", "`group_sizes` must add up to the clients"),
+        (f"{SMALL} --rate-boundaries 2 3", "must not be set with group_sizes"),
+        ("--rate-boundaries 1 2 3", "must ascend, one fewer than `group_levels`"),
+        ("--rate-boundaries 1 3 2 4", "must ascend, one fewer than `group_levels`"),
+        ("--rate-boundaries 1 2 3 5", "must leave one of `client_rates` or more to"),
         ("--segments hc", "`hybrid_threshold` must be given for hc"),
         (
             "--fidelity sets --combine krum --attack scaling --num-byzantine 1",
@@ -171,3 +180,58 @@ def test_an_attack_within_the_tolerance_moves_the_median_little(
         errors[rule] = plan["round"]["squared_error"]
     assert plan["tolerated_byzantine"] == 1
     assert errors["median"] < errors["mean"]
+
+
+@pytest.mark.parametrize("n", [12, 17, 33])
+def test_groups_end_where_rates_do(capsys, n):
+    words = f"--num-clients {n} --client-rates 1 2 3 4 4 --rate-boundaries 2 4"
+    _, plan = run(capsys, *words.split(), "--group-levels", *"248", "--seed", "3")
+    config = SegmentsConfig(client_rates=(1.0, 2.0, 3.0, 4.0, 4.0))
+    rates = client_rates(3, config, n) / 1e6
+    found = [group["num_clients"] for group in plan["groups"]]
+    assert found == [
+        int((rates < 2).sum()),
+        int(((rates >= 2) & (rates < 4)).sum()),
+        int((rates >= 4).sum()),
+    ]
+    assert [group["slowest_mbits"] for group in plan["groups"]] == [1.0, 2.0, 4.0]
+
+
+@pytest.mark.long
+def test_a_sweep_counts_what_the_command_counts(capsys, tmp_path):
+    words = "--group-levels 2 4 8 --dim 12 --combine median --trials 200 --seed 5"
+    study = tmp_path / "segments.toml"
+    study.write_text(
+        'command = "segments"\ncombine = "median"\ngroup_levels = [2, 4, 8]\n'
+        "dim = 12\ntrials = 200\nseed = 5\n"
+        "[grid]\nnum_clients = [6, 9]\nstep_dropout_rate = [0.0, 0.15]\n"
+        'segments = ["sc", "mc"]\n'
+    )
+    assert main(["sweep", str(study), "--out", str(tmp_path / "out")]) == 0
+    capsys.readouterr()
+    with mj.study.open_study(tmp_path / "out") as results:
+        assert bool(results["done"].all())
+        for n, q, name in itertools.product((6, 9), (0.0, 0.15), ("sc", "mc")):
+            cell = results.sel(num_clients=n, step_dropout_rate=q, segments=name)
+            more = f"{words} --num-clients {n} --step-dropout-rate {q}".split()
+            _, plan = run(capsys, "--segments", name, *more)
+            losses = plan["losses"]
+            levels = {Fraction(level): k for level, k in losses["levels"].items()}
+            sums = 200 - losses["no_sum"]["count"]
+            mean = sum(level * k for level, k in levels.items()) / sums
+            for found, expected in (
+                ("planned_level", Fraction(plan["privacy_level"])),
+                ("privacy_level", min(levels)),
+                ("mean_level", mean),
+                ("below_plan_rate", losses["below_plan"]["rate"]),
+                ("no_sum_rate", losses["no_sum"]["rate"]),
+                ("error_bound", plan["error_bounds"]["scheme"]),
+                ("expansion", max(group["expansion"] for group in plan["groups"])),
+                ("planned_seconds", plan["round_seconds"]),
+                ("tolerated_byzantine", min(map(int, losses["tolerated"]))),
+                ("mean_summed", losses["mean_summed"]),
+            ):
+                assert float(cell[found]) == float(expected), found
+    study.write_text('command = "segments"\ntrials = 9\n[grid]\nfidelity = ["sets"]')
+    assert main(["sweep", str(study), "--dry-run"]) == 2
+    assert "`fidelity` must not be set with --trials" in capsys.readouterr().err

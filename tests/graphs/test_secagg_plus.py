@@ -63,11 +63,11 @@ def test_misuse_is_named(change: dict[str, Any], words: str) -> None:
 
 
 def test_domain_is_exact() -> None:
-    """c + d <= n - 2, and c + 2 d <= n - 2 for a server that lies, are enough and needed."""
+    """c + d <= n - 2, and c + 2 d <= n - 3 for a server that lies, are enough and needed."""
     for c, d in itertools.product(range(8), repeat=2):
         for lying in (False, True):
             arguments = (8, Fraction(c, 8), Fraction(d, 8))
-            if c + d * (1 + lying) <= 6:
+            if c + d * (1 + lying) <= 6 - lying:
                 found = secagg_plus_parameters(*arguments, lying_server=lying)
                 assert (found.num_corrupt, found.num_dropped) == (c, d)
             else:
@@ -114,11 +114,24 @@ def test_tails_against_exact_fractions(
             assert ours == pytest.approx(_log(exact), rel=1e-11, abs=1e-11)
 
 
+def _fewest_who_unmask(k: int, t: int) -> int:
+    """Least x such that a lying server, with x corrupt neighbours, gets both secrets.
+
+    It tells some of the k - x honest neighbours and the client itself that the client
+    is there, and the others that it is lost.
+    """
+    return next(
+        x
+        for x in range(k + 2)
+        if any(min(here + 1 + x, k - here) >= t for here in range(k - x + 1)) or x > k
+    )
+
+
 def _bounds(
     n: int, c: int, d: int, k: int, t: int, lying: bool
 ) -> tuple[Fraction, ...]:
     """The three statements' bounds as fractions."""
-    least = 2 * t - k if lying else t
+    least = _fewest_who_unmask(k, t) if lying else t
     exposed = n * _tail(n - 1, c, k, least)
     unrecoverable = n * (1 - _tail(n - 1, n - d - 1, k, t))
     run = Fraction(n)

@@ -14,7 +14,14 @@ import mrsa_jax as mj
 from mrsa_jax import hetero
 from mrsa_jax._core.arrays import on_device
 from mrsa_jax._core.streams import Stream, as_key, round_key
-from mrsa_jax.hetero import aggregate, encode, segment_layout
+from mrsa_jax.hetero import (
+    _coding,
+    _round,
+    _row_kernels,
+    aggregate,
+    encode,
+    segment_layout,
+)
 from mrsa_jax.secagg import (
     Block,
     Seeds,
@@ -477,3 +484,62 @@ def test_a_robust_rule_takes_the_place_of_the_mean():
     for fidelity in ("sets", "array", "real"):
         result = aggregate(0, updates, layout, RANGE, combine=median, fidelity=fidelity)
         assert result.update.tolist() == [0.0, 1.0]
+
+
+@pytest.mark.long("1", "9")
+@pytest.mark.parametrize("tile", [1, 4, 9])
+def test_clients_coded_some_after_the_others_make_the_same_sums(tile: int) -> None:
+    """Also where the last tile reaches back: 4 does not divide 9."""
+    rng = np.random.default_rng(3)
+    layout = segment_layout("mc", [3, 3, 3], [2, 5, 9], 21)
+    updates = rng.uniform(-1.5, 1.5, (9, 21)).astype(np.float32)
+    updates[[1, 5]] = np.nan
+    alive = np.ones((5, 9), bool)
+    alive[3:, 1] = False
+    alive[4, 7] = False
+    bounds = _coding.range_bounds(_coding.range_quantizer((-1.0, 1.0)))
+    slots = jnp.arange(9, dtype=jnp.int32)
+    cast = _round.cast_of(layout, as_key(2), slots, jnp.asarray(alive[3]), bounds)
+    verdict = _round.judge(layout, None, jnp.asarray(alive), None)
+    for span in _row_kernels.spans_of(layout):
+        for number in range(len(span.rows.segment)):
+            rows = type(span.rows)(*(leaf[number : number + 1] for leaf in span.rows))
+            start = span.bounds[number][0]
+            given = jnp.asarray(updates), start, rows, cast
+            codes, counted = _round.code_span(*given, width=span.width)
+            sums = _round._plain_sums(codes, rows, True, verdict)
+            found, own = _round._tiled_sums(
+                *given, verdict, width=span.width, tile=tile
+            )
+            assert np.array_equal(found, sums)
+            assert np.array_equal(own.outside, counted.outside)
+            assert np.array_equal(own.not_finite, counted.not_finite)
+            assert bool(own.not_finite[0, 5])
+
+
+@pytest.mark.long
+def test_segments_beyond_the_cache_are_coded_in_tiles(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The memory that spans share holds each span's own updates."""
+    seen = []
+    tiled = _round._tiled_sums
+
+    def noted(*given, **sizes):
+        seen.append(sizes["tile"])
+        return tiled(*given, **sizes)
+
+    monkeypatch.setattr(_round, "_tiled_sums", noted)
+    layout = segment_layout("mc", [14, 13, 13], [2, 5, 9], 60_001)
+    updates = np.random.default_rng(4).uniform(-1, 1, (40, 60_001))
+    whole = mj.hetero.aggregate(0, updates, layout, (-1.0, 1.0))
+    assert len(seen) == 3
+    assert all(1 <= tile < 40 for tile in seen)
+    parts = mj.hetero.aggregate(
+        0, lambda start, stop: updates[:, start:stop], layout, (-1.0, 1.0)
+    )
+    monkeypatch.setattr(_round, "at_once", lambda kind, size: 10**9)
+    plain = mj.hetero.aggregate(0, jnp.asarray(updates), layout, (-1.0, 1.0))
+    for other in (parts, plain):
+        assert np.array_equal(whole.update, other.update)
+        assert whole.clipped_fraction == other.clipped_fraction

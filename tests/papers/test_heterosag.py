@@ -253,7 +253,35 @@ def test_expansion_and_survival_and_attackers(items: dict[str, Item]) -> None:
     assert data[(4, 0.5, 5)] == pytest.approx((1 - 5 / 16) ** 5)
     exact = items["byzantine_bound"].data.set_index("G")["exact"]
     assert exact[[2, 4, 5, 8, 9, 12]].tolist() == [0, 0, 1, 1, 2, 2]
+    tolerated = items["byzantine_bound"].data.set_index("G")
+    for name, scheme, trim in (
+        ("SC", "sc", 0),
+        ("HC", "hc", 0),
+        ("trimmed", "mc", 0.25),
+    ):
+        for size in (4, 6, 7, 12):
+            threshold = 3 if scheme == "hc" else None
+            matrix = mj.hetero.segment_matrix(scheme, size, threshold)
+            assert tolerated[name][size] == _tolerated(matrix, trim)
     assert len(items["costs"].checks) == 9
+
+
+def _tolerated(matrix: np.ndarray, trim: float) -> int:
+    """Return the most attacked groups that every placing of them leaves harmless."""
+
+    def is_safe(groups: tuple[int, ...]) -> bool:
+        for row in mj.hetero.blocks_of(matrix):
+            bad = sum(not set(groups).isdisjoint(block) for block in row)
+            if bad > trim * len(row) if trim else 2 * bad >= len(row):
+                return False
+        return True
+
+    columns = range(matrix.shape[1])
+    return max(
+        count
+        for count in range(len(columns))
+        if all(map(is_safe, itertools.combinations(columns, count)))
+    )
 
 
 @pytest.mark.long

@@ -55,6 +55,8 @@ OTHERS: dict[str, dict[str, Any]] = {
         "most_groups": 9,
         "num_groups": 9,
         "num_byzantine": 2,
+        "trim": 0.4,
+        "hybrid_threshold": 4,
     },
     "heterosag.costs": {
         "num_clients": [30, 60],

@@ -82,6 +82,61 @@ def test_subgroups_and_thresholds_of_heterosag():
     stated("it is .9728 for one, and .171 for all of 64", "t = 3 suffices for N = 5")
 
 
+def test_remark_6_of_heterosag_trades_expansion_for_survivors():
+    factor, survive = (
+        mj.hetero.costs.expansion_factor,
+        mj.hetero.costs.survival_probability,
+    )
+    assert [factor(2**16, 2 * users) for users in (4, 7)] == [1.1875, 1.25]
+    p = Fraction(1, 5)
+    for users, subgroups, number in (
+        (4, 1, 0.9728),
+        (7, 1, 0.9996),
+        (4, 64, 0.171),
+        (7, 64, 0.977),
+    ):
+        alone = 1 - users * (1 - p) * p ** (users - 1) - p**users
+        assert round(float(alone) ** subgroups, len(str(number)) - 2) == number
+        assert math.isclose(survive(users, 0.2, subgroups), float(alone) ** subgroups)
+    stated("from 1.1875 to 1.25", "from .9728 to .9996", "from .171 to .977")
+
+
+def test_a_trimmed_mean_breaks_the_printed_bound_at_12_groups():
+    tolerated = mj.hetero.tolerated_byzantine
+    for groups in range(4, 13):
+        printed = math.floor(0.25 * groups - 1)
+        chain = tolerated(mj.hetero.segment_matrix("sc", groups), weighted=False)
+        assert chain.anywhere >= printed
+        assert min(chain.num_blocks) == groups - 1
+        several = mj.hetero.segment_matrix("mc", groups)
+        for threshold in range(1, groups):
+            matrix = mj.hetero.segment_matrix("hc", groups, threshold)
+            fewest = min(map(len, mj.hetero.blocks_of(matrix)))
+            assert fewest == max(threshold, min(map(len, mj.hetero.blocks_of(several))))
+        trimmed = tolerated(several, trim=0.25, weighted=False).anywhere
+        assert (trimmed < printed) == (groups == 12)
+    assert (trimmed, printed) == (1, 2)
+    stated("at G = 12, where 0.25 G - 1 is 2")
+
+
+@pytest.mark.slow
+def test_membership_is_clearer_in_the_mean_of_a_small_group():
+    areas = []
+    for summed in (2, 4, 20):
+        config = mj.study.MembershipConfig(
+            seen=("sum",),
+            num_summed=summed,
+            methods=("loss",),
+            num_targets=8,
+            client_size=30,
+            seed=1,
+        )
+        (row,) = mj.study.run(config).summary
+        areas.append(round(row["auc"], 2))
+    assert areas[0] > areas[1] > areas[2] + 0.05
+    stated(*(f".{round(100 * area)} in a" for area in areas))
+
+
 @pytest.mark.parametrize("p", [0.02, 0.04])
 def test_no_majority_can_be_unmasked(p):
     rates = mj.secagg.failure_rates(0, 100, p, 0.02, "majority", 20)

@@ -60,6 +60,78 @@ def test_two_gaps_bound_the_chance_that_a_circle_falls_apart(n, k, q):
         assert bound < 3.0 * chance
 
 
+def blown_up(blocks, k, size):
+    """Return the neighbours of each client in blocks over a circle."""
+    beside = circle(blocks, k)
+    members = [set(range(b * size, (b + 1) * size)) for b in range(blocks)]
+    return [
+        set().union(members[b], *(members[c] for c in beside[b])) - {i}
+        for b in range(blocks)
+        for i in sorted(members[b])
+    ]
+
+
+@pytest.mark.parametrize(("blocks", "k", "size"), [(5, 2, 2), (6, 4, 2), (4, 2, 3)])
+def test_two_gaps_bound_the_chance_that_blocks_fall_apart(blocks, k, size):
+    q, n = 0.05, blocks * size
+    lost = 1 - (1 - q) ** 3
+    beside = blown_up(blocks, k, size)
+    chance = 0.0
+    for there in itertools.product((False, True), repeat=n):
+        members = {i for i in range(n) if there[i]}
+        if not is_connected(members, beside):
+            chance += lost ** (n - len(members)) * (1 - lost) ** len(members)
+    rates = planner(n, [q] * 4)
+    bound = math.exp(rates.log_two_gaps(k, size))
+    assert chance <= bound * (1 + 1e-9)
+    assert bound < 5.0 * chance
+    design = rates.regular("blocks", k, "majority", size)
+    assert design.mean_degree == len(beside[0])
+    assert (design.graph, design.number) == (f"over_blocks:{size}:{k}", None)
+
+
+def test_blocks_are_a_candidate():
+    n, q = 60, 0.02
+    plan = mj.secagg.plan(n, q, no_sum=1e-3, leak=1e-6, block_size=3)
+    found = named(plan, "blocks, majority")
+    assert found.keeps
+    size, k = map(int, found.graph.split(":")[1:])
+    assert size == 3
+    rates = _plan._Planner(n, np.full(4, q), math.log(1e-3), math.log(1e-6), 9, 8, None)
+    assert not rates.regular("", k - 2, "majority", 3).keeps
+    # its bounds are those of the graph that rounds draw
+    graph = mj.graphs.over_blocks(mj.graphs.harary(n // 3, k), 3)
+    assert int(graph.sample(jax.random.key(0)).sum(1).max()) == found.mean_degree
+    assert named(mj.secagg.plan(n, q), "blocks, majority") is None
+
+
+@pytest.mark.long
+def test_stragglers_are_lost_at_the_step_that_takes_them_too_long():
+    """One slow uplink: inputs of 1 MB take 1 s, and 10 s of a straggler."""
+    n, q, dim = 100, 0.01, 500_000
+    costs = mj.secagg.costs
+    model = costs.latency_model(up_bytes_per_second=1e6, round_trip_seconds=0.0)
+    settings = {"dim": dim, "model": model, "no_sum": 1e-3, "leak": 1e-6}
+    plain = mj.secagg.plan(n, q, **settings)
+    late = {"straggler_rate": 0.1, "straggler_slowdown": 10.0}
+    waited = mj.secagg.plan(n, q, **settings, **late)
+    cut = mj.secagg.plan(n, q, **settings, **late, deadline=5.0)
+    at_input = [q, q, 1 - (1 - q) * 0.9, q]
+    expected = mj.secagg.plan(n, at_input, **settings)
+    for name in ("least p, majority", "least degree, majority"):
+        own = named(cut, name)
+        assert own.losses == pytest.approx(at_input)
+        assert own.number == named(expected, name).number > named(plain, name).number
+        assert own.log_no_sum == pytest.approx(named(expected, name).log_no_sum)
+        assert named(waited, name).number == named(plain, name).number
+        # the input's upload is nearly all of a round
+        assert 1.0 < named(plain, name).seconds < 1.5
+        assert 10.0 < named(waited, name).seconds < 12.0
+        assert 5.0 < own.seconds < 5.5
+    # no client is in time: no graph keeps the targets
+    assert mj.secagg.plan(n, q, **settings, deadline=0.5).best is None
+
+
 def test_lost_secrets_of_a_ring_are_those_of_every_loss():
     n, k, rates = 6, 2, (0.05, 0.1, 0.2, 0.15)
     beside = circle(n, k)
@@ -177,6 +249,12 @@ def test_no_graph_serves_a_small_round_with_many_losses():
         ({"leak": 1.0}, "`leak` must"),
         ({"dim": 0}, "`dim` must"),
         ({"modulus_bits": 40}, "`modulus_bits` must"),
+        ({"block_size": 3}, "`block_size` must divide `n`"),
+        ({"block_size": 1}, "`block_size` must"),
+        ({"straggler_rate": 1.0}, "`straggler_rate` must lie in"),
+        ({"straggler_slowdown": 3.0}, "`straggler_slowdown` must not be set without"),
+        ({"straggler_rate": 0.1, "straggler_slowdown": 0.5}, "must be at least 1"),
+        ({"deadline": 0.0}, "`deadline` must be positive"),
     ],
 )
 def test_bad_arguments_are_named(arguments, rule):

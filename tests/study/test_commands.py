@@ -121,6 +121,7 @@ def test_there_is_a_configuration_of_every_command() -> None:
         "simulate",
         "train",
         "secagg",
+        "segments",
         "attack",
     }
 
@@ -196,6 +197,11 @@ def _check_against_a_run(cell: Any, alone: Any) -> None:
                 if key in cell and isinstance(value, float | int):
                     own = float(cell[key].isel(row=row))
                     assert own == pytest.approx(float(value), nan_ok=True)
+    elif hasattr(alone, "content") and "losses" in alone.content:
+        losses = alone.content["losses"]
+        for key in ("no_sum", "lonely"):
+            assert float(cell[f"{key}_rate"]) == losses[key]["rate"]
+        assert float(cell["planned_seconds"]) == alone.content["round_seconds"]
     elif hasattr(alone, "content"):
         for key, rate in alone.content["rates"].items():
             assert int(cell[f"{key}_count"]) == rate["count"]

@@ -108,6 +108,10 @@ WORDS = ["--num-clients", "24", "--cohort-size", "12", "--dropout-rates", "0.1",
             "`group_sizes` must not be set without --segments",
         ),
         (
+            SegmentConfig(rate_boundaries=(2.0,)),
+            "`rate_boundaries` must not be set without --segments",
+        ),
+        (
             SegmentConfig("mc", attack="scaling", byzantine_clients=(3, 3)),
             "`byzantine_clients` must be different clients from 0 to 23",
         ),
@@ -223,6 +227,18 @@ def test_unequal_groups_are_those_of_example_5() -> None:
     assert mj.hetero.privacy_level(layout.matrix) == 0.4
     # slowest first
     assert (np.diff(study.rates[study.members(np.arange(20) < 15)]) >= 0).all()
+
+
+def test_groups_of_all_clients_end_at_the_boundaries() -> None:
+    """Also where the rates do not go into the clients, here 5 into 17."""
+    config = SegmentConfig("mc", (2, 4, 8), rate_boundaries=(1.5, 4.0))
+    study = _segments.build_segments(1, config, mj.selection.uniform(17, 17), 9, None)
+    assert study is not None
+    rates = study.rates[study.members(np.ones(17, np.bool_))] / 1e6
+    bands = [set(rates[list(column)].tolist()) for column in study.layout.columns]
+    assert bands == [{1.0}, {2.0, 3.0}, {4.0}]
+    # of a cohort they keep the proportions: 1, 2 and 2 of five rates
+    assert config.column_sizes(10) == [2, 4, 4]
 
 
 def test_blocks_stay_together_where_group_sizes_allow_it() -> None:

@@ -10,15 +10,22 @@ import dataclasses
 import math
 from collections.abc import Callable, Sequence
 from fractions import Fraction
+from typing import NamedTuple
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 
 from mrsa_jax._core.array_types import Whole
 from mrsa_jax._core.status import FEWEST_IN_A_SUM
 from mrsa_jax.graphs import secagg_plus_parameters
-from mrsa_jax.secagg._round_costs import expected_costs
-from mrsa_jax.secagg.costs import LatencyModel, latency_model, round_latency
+from mrsa_jax.secagg._round_costs import RoundCosts, expected_costs
+from mrsa_jax.secagg.costs import (
+    LatencyModel,
+    latency_model,
+    round_latency,
+)
 from mrsa_jax.secagg.failures._theory import (
     _log_arrivals,
     connection_probability,
@@ -32,13 +39,17 @@ from mrsa_jax.secagg.failures._theory_exact import (
 from mrsa_jax.secagg.failures.tails import log_chance, log_pmf, log_sum, log_tail_above
 from mrsa_jax.secagg.thresholds import more_than_half, share_threshold
 from mrsa_watch._base.errors import (
+    POSITIVE,
     ConfigurationError,
     check_integer,
     check_number,
+    require,
 )
 from mrsa_watch._base.html import telling, told
 from mrsa_watch._base.values import by_value
 
+_BELOW = 1.0 - 2.0**-53  # the largest chance below 1
+_AT_LEAST_1 = "must be at least 1 and finite"
 _GRID = 10**5  # p is a multiple of its inverse
 _MOST_CLIENTS = 2**14  # the exact chance of disconnection takes n^2 steps
 
@@ -51,20 +62,22 @@ class PlannedRound:
     Attributes:
         name: Where it comes from.
         graph: Name as `--graph` takes it.
-        number: p of erdos_renyi, k of harary; None of the complete graph.
+        number: p of erdos_renyi, k of harary; None of other graphs.
         threshold: t, or "majority".
         mean_degree: Mean neighbours of a client.
         log_no_sum: Log of a bound on the chance that a round ends without a sum: the
             expected number of lost secrets plus the chance of fewer than two inputs.
         log_not_private: Log of a bound on the chance that sums of parts are learnt: the
             exact chance that G_3 is disconnected for erdos_renyi, a union over pairs of
-            gaps for harary.
+            gaps for harary and over_blocks.
         log_unmaskable: Log of a bound on the chance that the attack in CCESA's Appendix
             F could unmask a client; -inf if it cannot.
         keeps: Whether both targets are kept; the second covers the last two chances.
         client_bytes: Bytes that a client sends and receives in a round without losses.
         keystream_words: 32-bit words of keystream that a client makes.
-        seconds: Of the round, by the latency model.
+        seconds: Of the round, by the latency model; the server waits for stragglers,
+            each step until the deadline.
+        losses: The chance to leave at each step, late clients included.
     """
 
     name: str
@@ -79,6 +92,7 @@ class PlannedRound:
     client_bytes: float
     keystream_words: float
     seconds: float
+    losses: tuple[float, ...]
 
     @property
     def log_leak(self) -> float:
@@ -94,7 +108,7 @@ class RoundPlan:
 
     Attributes:
         num_clients: n.
-        losses: The chance to leave at each of the four steps.
+        losses: The chance to leave at each of the four steps, without late clients.
         no_sum: Target for rounds without a sum.
         leak: Target for rounds that leak.
         rounds: The designs.
@@ -135,14 +149,18 @@ def plan(
     dim: Whole = 10_000,
     modulus_bits: Whole = 16,
     model: LatencyModel | None = None,
+    block_size: Whole | None = None,
+    straggler_rate: float = 0.0,
+    straggler_slowdown: float = 10.0,
+    deadline: float | None = None,
 ) -> RoundPlan:
     """Find the sparsest graphs, and rules for t, whose rounds keep two targets.
 
-    Independent edges with "majority" and with one t for all, and Harary graphs with
-    "majority"; compared with CCESA's p* and Remark 4's t, with the degree and t of
-    `graphs.secagg_plus_parameters` (no corrupt clients, a server that may lie, and
-    losses that are exceeded with a chance of `no_sum` at most), and with the complete
-    graph.
+    Independent edges with "majority" and with one t for all, and Harary graphs of
+    clients and of blocks with "majority"; compared with CCESA's p* and Remark 4's t,
+    with the degree and t of `graphs.secagg_plus_parameters` (no corrupt clients, a
+    server that may lie, and losses that are exceeded with a chance of `no_sum` at
+    most), and with the complete graph.
 
     Args:
         n: Clients, in [3, 16384].
@@ -153,6 +171,13 @@ def plan(
         dim: Residues of each input, for the costs.
         modulus_bits: b of the ring of 2**b, for the costs.
         model: Rates of links and computers; `costs.latency_model()` if None.
+        block_size: T, which must divide n: also plan `graphs.over_blocks` of T clients
+            each over a Harary graph of the blocks. No such design if None.
+        straggler_rate: Chance in [0, 1) that a client is a straggler in a round.
+        straggler_slowdown: Factor, at least 1, by which a straggler computes and sends
+            more slowly.
+        deadline: Seconds that the server waits at each step. A client that needs longer
+            is lost at that step. No limit if None.
 
     Returns:
         The designs. p is a multiple of 10^-5. Costs are those of a round without
@@ -163,7 +188,9 @@ def plan(
         ConfigurationError: If an argument is out of range.
 
     Edge cases: a design that no density makes good is left out of `rounds`, as is p*
-    where the paper has none (a total loss of one half, or p* above 1).
+    where the paper has none (a total loss of one half, or p* above 1). With a deadline,
+    denser graphs take longer and lose more; a design is kept if its losses are those of
+    its own seconds, and left out if there is none.
 
     Cost: n^2; a second at n = 1,000, a minute at n = 10,000.
 
@@ -186,18 +213,57 @@ def plan(
         math.log(check_number(value, name, rule, 1e-300, 1 - 2**-53))
         for value, name in ((no_sum, "no_sum"), (leak, "leak"))
     )
-    planner = _Planner(n, rates, log_no_sum, log_leak, dim, modulus_bits, model)
-    designs = (
-        planner.sparsest("least p, majority", planner.majority),
-        planner.sparsest("least p, one t", planner.one_t),
-        planner.least_degree(),
-        planner.of_paper(),
-        planner.of_secagg_plus(),
-        planner.regular("complete graph (SecAgg)", n - 1, "majority"),
+    late = _Late(
+        check_number(
+            straggler_rate, "straggler_rate", "must lie in [0, 1)", 0.0, _BELOW
+        ),
+        check_number(straggler_slowdown, "straggler_slowdown", _AT_LEAST_1, 1.0),
+        None
+        if deadline is None
+        else check_number(
+            deadline, "deadline", "must be positive and finite", POSITIVE
+        ),
     )
+    rule = "must not be set without `straggler_rate`"
+    require(
+        late.rate > 0.0 or late.slowdown == 10.0,
+        "straggler_slowdown",
+        rule,
+        late.slowdown,
+    )
+    size = 1 if block_size is None else check_integer(block_size, "block_size", 2, n)
+    require(n % size == 0, "block_size", "must divide `n`", size, n)
+    planner = _Planner(n, rates, log_no_sum, log_leak, dim, modulus_bits, model, late)
+    makers: tuple[Callable[[_Planner], PlannedRound | None], ...] = (
+        lambda own: own.sparsest("least p, majority", own.majority),
+        lambda own: own.sparsest("least p, one t", own.one_t),
+        lambda own: own.least_degree("least degree, majority"),
+        lambda own: own.least_degree("blocks, majority", size) if size > 1 else None,
+        _Planner.of_paper,
+        _Planner.of_secagg_plus,
+        lambda own: own.regular("complete graph (SecAgg)", n - 1, "majority"),
+    )
+    designs = map(planner.settled, makers)
     rounds = [design for design in designs if design is not None]
     rounds.sort(key=lambda planned: (not planned.keeps, planned.client_bytes))
     return RoundPlan(n, tuple(rates.tolist()), no_sum, leak, tuple(rounds))
+
+
+def _lost(rates: np.ndarray) -> float:
+    """Return the chance to leave at one of some steps."""
+    with np.errstate(divide="ignore"):  # log 0 of a rate of 1
+        return float(-np.expm1(np.log1p(-rates).sum()))
+
+
+class _Late(NamedTuple):
+    """Stragglers, and the seconds of a step after which a client is lost."""
+
+    rate: float = 0.0
+    slowdown: float = 1.0
+    deadline: float | None = None
+
+
+_NEVER_LATE = _Late()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -211,11 +277,78 @@ class _Planner:
     dim: Whole
     modulus_bits: Whole
     model: LatencyModel | None
+    late: _Late = _NEVER_LATE
+
+    def settled(
+        self, make: Callable[[_Planner], PlannedRound | None]
+    ) -> PlannedRound | None:
+        """Return the design at those losses that its own seconds bring about."""
+        planner = self
+        for _ in range(2 * len(self.rates)):
+            design = make(planner)
+            if design is None:
+                return None
+            losses = self.with_late(self.costs(design.mean_degree, design.threshold))
+            if losses == design.losses:
+                return design
+            planner = dataclasses.replace(self, rates=np.asarray(losses))
+        return None
+
+    def costs(self, degree: float, threshold: int | str) -> RoundCosts:
+        """Return the costs of a round without losses, with t at the mean degree."""
+        t = threshold
+        if isinstance(t, str):
+            t = int(more_than_half(np.asarray(round(degree))))
+        size = (self.dim, 2 ** check_integer(self.modulus_bits, "modulus_bits", 1, 32))
+        return expected_costs(self.n, degree, t, *size)
+
+    def client_seconds(self, costs: RoundCosts) -> tuple[np.ndarray, float]:
+        """Return a client's seconds at each step, and those of a round trip."""
+        model = self.model or latency_model()
+        nothing = jax.tree.map(jnp.zeros_like, model.server_seconds)
+        alone = dataclasses.replace(
+            model,
+            server_bytes_per_second=jnp.float32(np.inf),
+            round_trip_seconds=jnp.float32(0),
+            server_seconds=nothing,
+        )
+        waits = round_latency(costs, alone).astype(np.float64)
+        return waits, float(model.round_trip_seconds)
+
+    def with_late(self, costs: RoundCosts) -> tuple[float, ...]:
+        """Return the losses of a round with these costs, late clients included."""
+        rate, slowdown, deadline = self.late
+        losses = self.rates.tolist()
+        if deadline is None:
+            return tuple(losses)
+        waits, trip = self.client_seconds(costs)
+        there = rate > 0.0  # stragglers
+        for step, wait in enumerate(waits.tolist()):
+            if wait + trip > deadline:
+                losses[step] = 1.0
+            elif there and slowdown * wait + trip > deadline:
+                losses[step] = 1.0 - (1.0 - losses[step]) * (1.0 - rate)
+                there = False
+        return tuple(losses)
+
+    def seconds(self, costs: RoundCosts) -> float:
+        """Return a round's seconds, the server waiting for stragglers."""
+        rate, slowdown, deadline = self.late
+        steps = round_latency(costs, self.model or latency_model()).astype(np.float64)
+        if rate == 0.0:
+            return float(steps.sum())
+        waits, trip = self.client_seconds(costs)
+        slow = slowdown * waits + trip
+        limit = math.inf if deadline is None else deadline
+        for step in np.flatnonzero(slow > limit)[:1]:
+            # after it no straggler is left
+            slow[step + 1 :] = waits[step + 1 :] + trip
+        return float((steps - waits - trip + np.minimum(slow, limit)).sum())
 
     @property
     def lost_at_input(self) -> float:
         """The chance that an input does not arrive."""
-        return float(-np.expm1(np.log1p(-self.rates[:3]).sum()))
+        return _lost(self.rates[:3])
 
     def ends(self, law: tuple[np.ndarray, np.ndarray], threshold: int | str) -> float:
         """Log of a bound on the chance of no sum."""
@@ -283,46 +416,55 @@ class _Planner:
         )
         return self._design(name, ("erdos_renyi", p), threshold, (n - 1) * p, risks)
 
-    def regular(self, name: str, degree: int, threshold: int | str) -> PlannedRound:
-        """Return a design in which every client has k neighbours."""
-        law = np.asarray([degree]), np.zeros(1)
-        is_complete = degree == self.n - 1
-        limit = int(more_than_half(np.asarray(degree)))
+    def regular(
+        self, name: str, degree: int, threshold: int | str, size: int = 1
+    ) -> PlannedRound:
+        """Return a design in which every block of `size` clients has k neighbours."""
+        own = (degree + 1) * size - 1  # neighbours of a client
+        law = np.asarray([own]), np.zeros(1)
+        is_complete = own == self.n - 1
+        limit = int(more_than_half(np.asarray(own)))
         is_safe = isinstance(threshold, str) or threshold >= limit
         risks = (
             self.ends(law, threshold),
-            -math.inf if is_complete else self.log_two_gaps(degree),
+            -math.inf if is_complete else self.log_two_gaps(degree, size),
             -math.inf if is_safe else 0.0,
         )
-        graph = ("complete", None) if is_complete else ("harary", degree)
-        return self._design(name, graph, threshold, float(degree), risks)
+        graph: tuple[str, int | None] = ("harary", degree)
+        if size > 1:
+            graph = (f"over_blocks:{size}:{degree}", None)
+        if is_complete:
+            graph = ("complete", None)
+        return self._design(name, graph, threshold, float(own), risks)
 
-    def log_two_gaps(self, degree: int) -> float:
-        """Log of a bound on the chance that a Harary graph's V3 is disconnected.
+    def log_two_gaps(self, degree: int, size: int = 1) -> float:
+        """Log of a bound on the chance that V3 of a Harary graph is disconnected.
 
-        The circle must have two runs of floor(k / 2) clients or more whose inputs did
-        not arrive, each behind a client whose input did: expected pairs of such runs.
+        The circle must have two runs of floor(k / 2) blocks or more of which no input
+        arrived, each behind a block of which one did: expected pairs of such runs.
         """
-        run = degree // 2
-        pairs = self.n * (self.n - 1) / 2
-        behind = log_chance(1.0 - self.lost_at_input)
-        one = behind + (run * log_chance(self.lost_at_input) if run else 0.0)
+        blocks, run = self.n // size, degree // 2
+        pairs = blocks * (blocks - 1) / 2
+        log_empty = size * log_chance(self.lost_at_input)
+        behind = float(np.log(-np.expm1(log_empty))) if log_empty < 0.0 else -math.inf
+        one = behind + (run * log_empty if run else 0.0)
         return min(0.0, math.log(pairs) + 2.0 * one)
 
-    def least_degree(self) -> PlannedRound | None:
+    def least_degree(self, name: str, size: int = 1) -> PlannedRound | None:
         """Return the least even degree of a Harary graph that keeps both targets."""
-        low, high = 1, (self.n - 1) // 2  # half of the degree
-        name = "least degree, majority"
+        low, high = 1, (self.n // size - 1) // 2  # half of the degree
+        if high < low:
+            return None
         while low < high:
             half = (low + high) // 2
-            kept = self.regular(name, 2 * half, "majority").keeps
+            kept = self.regular(name, 2 * half, "majority", size).keeps
             low, high = (low, half) if kept else (half + 1, high)
-        planned = self.regular(name, 2 * low, "majority")
+        planned = self.regular(name, 2 * low, "majority", size)
         return planned if planned.keeps else None
 
     def of_paper(self) -> PlannedRound | None:
         """Return CCESA's p* with Remark 4's t."""
-        total = float(-np.expm1(np.log1p(-self.rates).sum()))
+        total = _lost(self.rates)
         p = connection_probability(self.n, total) if total < 0.5 else math.inf
         if p > 1.0:
             return None
@@ -332,10 +474,10 @@ class _Planner:
     def of_secagg_plus(self) -> PlannedRound | None:
         """Return the degree and the t that the finder of SecAgg+ gives.
 
-        It counts the k shares of neighbours; with a client's own share, t of half of
-        all k + 1 can be unmasked.
+        It takes a fraction of the clients as lost, so its degree is not that of
+        independent losses.
         """
-        total = float(-np.expm1(np.log1p(-self.rates).sum()))
+        total = _lost(self.rates)
         bits = [math.ceil(-log / math.log(2.0)) for log in (self.leak, self.no_sum)]
         n = self.n
         lost = next(
@@ -357,12 +499,7 @@ class _Planner:
         degree: float,
         risks: tuple[float, float, float],
     ) -> PlannedRound:
-        t = threshold
-        if isinstance(t, str):
-            t = int(more_than_half(np.asarray(round(degree))))
-        size = (self.dim, 2 ** check_integer(self.modulus_bits, "modulus_bits", 1, 32))
-        costs = expected_costs(self.n, degree, t, *size)
-        seconds = round_latency(costs, self.model or latency_model()).sum()
+        costs = self.costs(degree, threshold)
         leak = float(np.logaddexp(*risks[1:]))
         return PlannedRound(
             name,
@@ -373,5 +510,6 @@ class _Planner:
             risks[0] <= self.no_sum and leak <= self.leak,
             float((costs.bytes_up + costs.bytes_down)[:, 0].sum()),
             float(np.asarray(costs.client.prg_words)[:, 0].sum()),
-            float(seconds),
+            self.seconds(costs),
+            tuple(self.rates.tolist()),
         )

@@ -38,34 +38,37 @@ def check(config: SegmentsConfig) -> str:
     Raises:
         ConfigurationError: If memory does not suffice.
     """
-    n = config.num_clients
+    size = segments_bytes(config)
+    argument = "group_sizes" if config.group_sizes else "num_clients"
+    named = f"{config.participants} with dim {config.dim}"
+    return memory_words(size, argument, named, f"{argument}, dim or trials")
+
+
+def segments_bytes(config: SegmentsConfig) -> int:
+    """Estimate the bytes that a plan, its round and its losses need."""
+    n = config.participants
     runs = config.fidelity is not None
     size = _PROGRAMS + _PAIR * n * n + _ENTRY * n * config.dim * runs
     # the clients that each group sums in each round, and seconds
-    size += 16 * (config.num_columns + 4) * (config.trials or 0)
-    named = f"{n} with dim {config.dim}"
-    return memory_words(size, "group_sizes", named, "group_sizes, dim or trials")
+    return size + 16 * (config.num_columns + 4) * (config.trials or 0)
 
 
 def run(config: SegmentsConfig, progress: Progress) -> Findings:
     """Plan a round, and run one or count many where that is set."""
     note(progress, check(config))
-    layout = _layout_of(config)
-    check_krum(config, layout)
-    # slots are filled from the slowest client on
-    rates = np.sort(client_rates(config.seed, config, config.num_clients))
-    content = _plan(config, layout, rates)
+    layout, rates = layout_of(config), sorted_rates(config)
+    content = planned_round(config, layout, rates)
     sentences = _plan_sentences(config, content)
     if config.fidelity is not None:
         progress.stage("round", layout.num_segments)
         content["round"] = _round(config, layout, progress)
         sentences += _round_sentences(content["round"])
     if config.trials is not None:
-        content["losses"] = _losses(config, layout, rates)
+        content["losses"] = losses_of(config, layout, rates)
         sentences += _losses_sentences(config, content["losses"])
     name = config.segments + "+" * bool(config.subgroups)
     title = (
-        f"{config.num_clients} clients in {len(config.group_levels)} groups, "
+        f"{config.participants} clients in {len(config.group_levels)} groups, "
         f"{name.upper() if name != 'groups' else 'a sum for each group'}, "
         f"{layout.num_segments} segments of {config.dim:,} coordinates, seed "
         f"{config.seed}"
@@ -73,8 +76,13 @@ def run(config: SegmentsConfig, progress: Progress) -> Findings:
     return Findings(title, sentences, as_json(content))
 
 
-def _layout_of(config: SegmentsConfig) -> hetero.SegmentLayout:
-    return hetero.segment_layout(
+def layout_of(config: SegmentsConfig) -> hetero.SegmentLayout:
+    """Return the groups and segments of a round.
+
+    Raises:
+        ConfigurationError: If Krum has too few sums for its attackers.
+    """
+    layout = hetero.segment_layout(
         config.segments,
         list(config.sizes),
         list(config.group_levels),
@@ -84,9 +92,16 @@ def _layout_of(config: SegmentsConfig) -> hetero.SegmentLayout:
         modulus_rule=config.modulus_rule,
         allow_small_groups=config.allow_small_groups,
     )
+    check_krum(config, layout)
+    return layout
 
 
-def _plan(
+def sorted_rates(config: SegmentsConfig) -> np.ndarray:
+    """Return the upload rate of each slot: slots are filled from the slowest on."""
+    return np.sort(client_rates(config.seed, config, config.participants))
+
+
+def planned_round(
     config: SegmentsConfig, layout: hetero.SegmentLayout, rates: np.ndarray
 ) -> dict[str, Any]:
     """Return what is known of a round before it runs."""
@@ -98,7 +113,7 @@ def _plan(
     ends = (-config.clip, config.clip)
     bounds = {
         str(name): hetero.quantization_error_bound(
-            [[-1]], [levels], config.num_clients, config.dim, ends
+            [[-1]], [levels], config.participants, config.dim, ends
         )
         for name, levels in (
             ("slowest", layout.levels[0]),
@@ -117,7 +132,7 @@ def _plan(
     if cuts is not None:
         names = [f"({g},{d})" for g, number in enumerate(cuts) for d in range(number)]
     return {
-        "num_clients": config.num_clients,
+        "num_clients": config.participants,
         "segments": config.segments,
         "matrix": matrix.tolist(),
         "matrix_as_printed": hetero.format_matrix(matrix, cuts).splitlines(),
@@ -146,7 +161,7 @@ def _plan(
         "same_levels_seconds": {
             name: hetero.costs.communication_times(
                 hetero.segment_layout(
-                    "groups", [config.num_clients], [levels], config.dim
+                    "groups", [config.participants], [levels], config.dim
                 ),
                 rates,
             ).round_seconds
@@ -215,7 +230,7 @@ def _round(
     config: SegmentsConfig, layout: hetero.SegmentLayout, progress: Progress
 ) -> dict[str, Any]:
     """Run one round of random updates, the losses those of trial 0."""
-    n = config.num_clients
+    n = config.participants
     updates = np.random.default_rng([_OFFSET, config.seed]).uniform(
         -config.clip, config.clip, (n, config.dim)
     )
@@ -287,7 +302,7 @@ def _round_sentences(found: dict[str, Any]) -> list[str]:
     return lines
 
 
-def _losses(
+def losses_of(
     config: SegmentsConfig, layout: hetero.SegmentLayout, rates: np.ndarray
 ) -> dict[str, Any]:
     """Count the rounds with a sum by level and tolerance."""

@@ -576,7 +576,11 @@ class SegmentsConfig(SegmentConfig):
     --group-levels has; groups: each group by itself (no privacy between groups)."""
 
     group_sizes: Annotated[tuple[int, ...], flags.shown()] = ()
-    """Clients of each group, slowest group first, such as 3 6 6. Default: 4 each."""
+    """Clients of each group, slowest group first, such as 3 6 6. Default: equal, or as
+    --rate-boundaries cuts them."""
+
+    num_clients: Annotated[flags.Count, flags.Within(2)] = None
+    """Number of clients, n. Default: those of --group-sizes, or 4 per group."""
 
     fidelity: _FidelityName = None
     """Run one round of random updates. real: messages and cryptography; array: the same
@@ -616,20 +620,21 @@ class SegmentsConfig(SegmentConfig):
     """Print everything as JSON instead."""
 
     @property
-    def sizes(self) -> tuple[int, ...]:
-        """Return the clients of each group."""
-        return self.group_sizes or (4,) * len(self.group_levels)
+    def participants(self) -> int:
+        """Return n."""
+        usual = sum(self.group_sizes) or 4 * len(self.group_levels)
+        return self.num_clients if self.num_clients is not None else usual
 
     @property
-    def num_clients(self) -> int:
-        """Return n."""
-        return sum(self.sizes)
+    def sizes(self) -> tuple[int, ...]:
+        """Return the clients of each group."""
+        return tuple(self.column_sizes(self.participants))
 
 
 def check_segments(config: SegmentsConfig) -> None:
     """Raise `ConfigurationError` for the first setting that breaks a rule."""
-    n = config.num_clients
-    validate_groups(dataclasses.replace(config, group_sizes=config.sizes), n)
+    n = config.participants
+    validate_groups(config, n)
     validate_attack(config, n)
     if config.threshold is not None:
         check_reachable(config.threshold, n)

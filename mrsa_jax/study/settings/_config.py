@@ -7,6 +7,7 @@ data are literals; a test holds them equal to the registry in `_build`.
 
 from __future__ import annotations
 
+import bisect
 import dataclasses
 import hashlib
 import json
@@ -512,6 +513,7 @@ def _validate_segments(config: DemoConfig | TrainConfig, varies: bool) -> None:
             "attack",
             "num_byzantine",
             "group_sizes",
+            "rate_boundaries",
             "byzantine_clients",
             "attack_strength",
             "weigh_sums",
@@ -584,6 +586,9 @@ def validate_groups(config: SegmentConfig, cohort_size: int) -> None:
     rule = "must add up to the clients of a cohort"
     fits = not sizes or sum(sizes) == cohort_size
     require(fits, "group_sizes", rule, sum(sizes), cohort_size)
+    rates = config.client_rates
+    require(len(rates) >= 1, "client_rates", "must hold at least one rate", rates)
+    _check_boundaries(config)
     rule = "must be one number, at least 1, for each of `group_levels`"
     fits = not cuts or (len(cuts) == len(levels) and min(cuts) >= 1)
     require(fits, "subgroups", rule, cuts, levels)
@@ -605,5 +610,24 @@ def validate_groups(config: SegmentConfig, cohort_size: int) -> None:
     require(fits, "group_levels", rule, size)
     rule = "must not be more than the cohort's clients"
     require(smallest >= 1, "group_levels", rule, columns)
-    rates = config.client_rates
-    require(len(rates) >= 1, "client_rates", "must hold at least one rate", rates)
+
+
+def _check_boundaries(config: SegmentConfig) -> None:
+    """Check the upload rates at which groups end."""
+    ends, rates = config.rate_boundaries, config.client_rates
+    if not ends:
+        return
+    require(
+        not config.group_sizes,
+        "rate_boundaries",
+        "must not be set with group_sizes",
+        ends,
+    )
+    rule = "must ascend, one fewer than `group_levels`"
+    fits = len(ends) == len(config.group_levels) - 1 and sorted(set(ends)) == list(ends)
+    require(fits, "rate_boundaries", rule, ends, config.group_levels)
+    places = {bisect.bisect_right(ends, rate) for rate in rates}
+    rule = "must leave one of `client_rates` or more to each group"
+    require(
+        len(places) == len(config.group_levels), "rate_boundaries", rule, ends, rates
+    )

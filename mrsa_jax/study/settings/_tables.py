@@ -5,6 +5,7 @@ Nothing here imports JAX.
 
 from __future__ import annotations
 
+import bisect
 import dataclasses
 from typing import Annotated, Any, Literal
 
@@ -333,6 +334,10 @@ class SegmentConfig(Shown):
     group_sizes: Annotated[tuple[int, ...], flags.shown()] = ()
     """Clients of a cohort in each group, slowest group first, such as 3 6 6. Default:
     as equal as can be."""
+    rate_boundaries: Annotated[tuple[float, ...], flags.IS_POSITIVE] = ()
+    """Mbit/s at which one group ends and the next begins, one fewer than groups, such
+    as 1.5 3.5. Groups are then in proportion to the clients with such rates. Default:
+    --group-sizes."""
     byzantine_clients: Annotated[tuple[int, ...], flags.shown()] = ()
     """The Byzantine clients by number, instead of --num-byzantine. Default: the first
     ones."""
@@ -362,12 +367,20 @@ class SegmentConfig(Shown):
     def column_sizes(self, cohort_size: int, block_size: int = 1) -> list[int]:
         """Return the sizes of a cohort's groups.
 
-        Unless sizes are set, groups hold whole blocks of `block_size` clients if there
-        is one for each group.
+        Unless sizes or boundaries are set, groups hold whole blocks of `block_size`
+        clients if there is one for each group.
         """
         if self.group_sizes:
             return list(self.group_sizes)
         number = len(self.group_levels)
+        if self.rate_boundaries:
+            counts = [0] * number
+            # dealt out in turn, as rates are to all clients
+            each, rest = divmod(cohort_size, len(self.client_rates))
+            for place, rate in enumerate(self.client_rates):
+                group = bisect.bisect_right(self.rate_boundaries, rate)
+                counts[group] += each + (place < rest)
+            return counts
         unit = block_size if cohort_size // block_size >= number else 1
         size, rest = divmod(cohort_size // unit, number)
         return [unit * (size + (group < rest)) for group in range(number)]

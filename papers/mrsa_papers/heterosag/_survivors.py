@@ -117,15 +117,22 @@ def attackers(context: Context, settings: Values) -> Found:
     require(
         most <= _MOST_GROUPS, "most_groups", f"must be at most {_MOST_GROUPS}", most
     )
-    sizes = range(2, most + 1)
-    data = rows_to_frame(map(_bounds, sizes))
+    trim, chain = settings.trim, settings.hybrid_threshold
+    data = rows_to_frame(_bounds(size, trim, chain) for size in range(2, most + 1))
     equal = data["exact"] == data["whole"].clip(lower=0)
     wrong = data[~equal]
     # fewer than half of (G + 1)/2 sums, or of G/2
     law = [
         (size // 2 - 1) // 2 if size % 2 == 0 else (size - 1) // 4 for size in data["G"]
     ]
-    experiment, number = _bounds(settings.num_groups), settings.num_byzantine
+    experiment = _bounds(settings.num_groups, trim, chain)
+    number = settings.num_byzantine
+    others = [
+        (_below_half(G - 1), _below_half(max((G + 1) // 2, min(chain, G - 1))))
+        for G in data["G"]
+    ]
+    is_kept = (data[["SC", "HC"]].min(axis=1) >= data["whole"]).all()
+    broken = data.loc[data["trimmed"] < data["whole"], "G"]
     return Found(
         (
             state(
@@ -153,6 +160,34 @@ def attackers(context: Context, settings: Values) -> Found:
                 ours="n_B < (fewest sums)/2 for every G",
             ),
             state(
+                "n_B <= 0.25 G - 1 under SC and HC too",
+                bool(is_kept),
+                depends=(),
+                paper="MC alone is looked at",
+                ours=f"tolerated by both for every G up to {most}; SC has G - 1 sums of "
+                f"each segment, HC (T = {chain}) at least T and at least MC's",
+                tolerance=f"exact, G = 2 to {most}",
+                otherwise="paper errs",
+            ),
+            state(
+                "exact numbers of SC and HC from the fewest sums of a row",
+                others == list(zip(data["SC"], data["HC"], strict=True)),
+                ours="n_B < (G - 1)/2 under SC, n_B < max(T, MC's sums)/2 under HC",
+            ),
+            state(
+                f"n_B <= 0.25 G - 1 with a trimmed mean ({trim:g} at each end), MC",
+                broken.empty,
+                depends=(),
+                paper="a median or a trimmed mean",
+                ours="tolerated for every G"
+                if broken.empty
+                else f"too large from G = {broken.iloc[0]} on: of B sums {trim:g} B are "
+                "trimmed, and B is about G/2",
+                tolerance=f"exact, G = 2 to {most}",
+                otherwise="paper errs",
+                note="with fewer than half trimmed, 0.25 G - 1 needs trim near 1/2",
+            ),
+            state(
                 f"Experiment 2 (G = {experiment['G']}, n_B = {number}) against the "
                 "paper's own bound",
                 bool(experiment["paper"] >= number),
@@ -177,16 +212,30 @@ def _fares(number: int, bound: int | float) -> str:
     return "keeps" if number <= bound else "breaks"
 
 
-def _bounds(size: int) -> dict[str, Any]:
-    """Return for G groups the printed bound on attackers and the exact one."""
+def _below_half(sums: int) -> int:
+    """Return the most attacked sums that are fewer than half."""
+    return max((sums - 1) // 2, 0)
+
+
+def _bounds(size: int, trim: float, chain: int) -> dict[str, Any]:
+    """Return for G groups the printed bound on attackers and the exact ones."""
     matrix = hetero.segment_matrix("mc", size)
+
+    def most(name: str, trimmed: float | None = None) -> int:
+        threshold = min(chain, size - 1) if name == "hc" else None
+        own = hetero.segment_matrix(name, size, threshold)
+        return hetero.tolerated_byzantine(
+            own, trim=trimmed, weighted=False, max_nodes=1
+        ).anywhere
+
     return {
         "G": size,
         "paper": 0.25 * size - 1,
         "whole": int(np.floor(0.25 * size - 1)),
-        "exact": hetero.tolerated_byzantine(
-            matrix, weighted=False, max_nodes=1
-        ).anywhere,
+        "exact": most("mc"),
+        "SC": most("sc"),
+        "HC": most("hc"),
+        "trimmed": most("mc", trim),
         "fewest sums": min(len(row) for row in hetero.blocks_of(matrix)),
     }
 
@@ -208,7 +257,10 @@ def draw_survival(ax: Axes, data: pd.DataFrame) -> None:
 
 def draw_attackers(ax: Axes, data: pd.DataFrame) -> None:
     """Draw tolerated attackers over groups (columns G, paper, exact)."""
-    ax.step(data["G"], data["exact"], where="mid", color="#0072B2", label="exact")
+    ax.step(data["G"], data["exact"], where="mid", color="#0072B2", label="median")
+    ax.step(
+        data["G"], data["trimmed"], where="mid", color="#009E73", label="trimmed mean"
+    )
     ax.plot(
         data["G"], data["paper"], color=WARNING, ls="--", label="printed, 0.25 G - 1"
     )
