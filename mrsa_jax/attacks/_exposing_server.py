@@ -15,6 +15,7 @@ projector is then ((L A + u u^T) / d) / L, and the division by d leaves no rest
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable
 from fractions import Fraction
 from typing import Any, NamedTuple
@@ -115,6 +116,14 @@ class ExposingServer:
     blocks: Int[np.ndarray, " clients"]
     candidates: int
 
+    @functools.cached_property
+    def _labels(self) -> tuple[np.ndarray, list[int]]:
+        """The number of each client's block, counted from 0, and the blocks' sizes."""
+        _, labels, sizes = np.unique(
+            self.blocks, return_inverse=True, return_counts=True
+        )
+        return labels, sizes.tolist()
+
     @needs_values
     def play(
         self,
@@ -162,10 +171,13 @@ class ExposingServer:
             listed |= before[rng.integers(len(before))]
         else:
             # fill the cohort with whole blocks, in random order
-            for block in rng.permutation(np.unique(self.blocks)):
-                mates = self.blocks == block
-                if (listed | mates).sum() <= self.cohort_size:
-                    listed |= mates
+            labels, sizes = self._labels
+            is_listed, room = np.zeros(len(sizes), bool), self.cohort_size
+            for block in rng.permutation(len(sizes)).tolist():
+                if sizes[block] <= room:
+                    is_listed[block] = True
+                    room -= sizes[block]
+            listed = is_listed[labels]
         if way != 1 and listed.any():
             listed[rng.choice(np.flatnonzero(listed))] = False
         return listed

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import tyro
 
 from mrsa_jax._core.compile_cache import use_compile_cache
-from mrsa_jax._core.flags import Count, File, Within, shown
+from mrsa_jax._core.flags import Count, File, Within, check_ranges, shown
 from mrsa_jax.cli.console import (
     INTERRUPTS,
     Bars,
@@ -20,16 +20,24 @@ from mrsa_jax.cli.console import (
     use_cores,
 )
 from mrsa_jax.cli.tables import print_table
+from mrsa_jax.study.settings._tables import check_unset
 from mrsa_watch._base.errors import check_known, require
 from mrsa_watch._base.html import counted
 
 if TYPE_CHECKING:
     from mrsa_jax.study.suite import Row
 
-_WORDS = ("verify", "compare", "table")
+_MEASURING = ("schemes", "suite", "seeds", "out", "trainings", "workers", "scheduler")
+# flags of each task, which no other takes; without a word, schemes are measured
+_FLAGS = {
+    "": _MEASURING,
+    "verify": ("all", "draw", "fresh_seeds"),
+    "compare": (),
+    "table": ("table",),
+}
 _DIFFERS = 1  # exit status of a card that does not hold
 _HIGHLIGHTS = ("strong_privacy", "update_hidden_worst_200", "exposed_clients",
-               "cardinality", "fairness_gap")  # fmt: skip
+               "cardinality", "fairness_gap", "accuracy")  # fmt: skip
 
 
 @dataclasses.dataclass(frozen=True)
@@ -61,10 +69,21 @@ class SuiteCommand:
     """Seeds of each scenario. Default: three to five, as the version states."""
     out: pathlib.Path = pathlib.Path("results/suite")
     """Folder of the results; each scheme has a folder in it."""
+    trainings: bool = True
+    """Also train models for the accuracy; --no-trainings leaves these scenarios out."""
     workers: Annotated[Count, Within(1)] = None
     """Compute in N processes of this machine, by dask. Default: in this process."""
+    scheduler: Annotated[str | None, shown("ADDRESS")] = None
+    """Compute on the workers of a dask scheduler, such as tcp://host:8786, all of which
+    see --out. Default: on this machine."""
     all: bool = False
     """With verify: recompute every point instead of a random third."""
+    draw: Annotated[Count, Within(0)] = None
+    """With verify: seed of the random third, to repeat a verification. Default: a
+    number from the operating system, which is printed."""
+    fresh_seeds: Annotated[Count, Within(2)] = None
+    """With verify: also measure each scenario with N seeds that no card has, and list
+    the figures that are worse beyond the intervals. Default: not measured."""
     table: File = None
     """With table: the Markdown file to write; the figure goes next to it, as SVG.
     Default: suite.md."""
@@ -75,15 +94,31 @@ class SuiteCommand:
 def run_suite_command(command: SuiteCommand) -> int:
     """Do what the words of the command name, and return the exit status."""
     task, *cards = command.words or ("",)
+    if task:
+        check_known(task, "words", _FLAGS, "verify, compare or table")
+    _check(command, task)
     if not task:
         return _measure(command)
-    check_known(task, "words", _WORDS, "verify, compare or table")
     require(len(cards) > 0, "words", f"must name a card behind {task}", task)
     use_compile_cache()
     use_cores(1)
     if task == "verify":
         return max(_verify(command, card) for card in cards)
     return (_compare if task == "compare" else _tabulate)(command, cards)
+
+
+def _check(command: SuiteCommand, task: str) -> None:
+    """Check that all flags are those of the task, and ranges."""
+    check_ranges(command)
+    words = f"suite {task}".rstrip()
+    for names in _FLAGS.values():
+        others = [name for name in names if name not in _FLAGS[task]]
+        check_unset(command, f"must not be set with `{words}`", *others)
+    rule = "must not be set with `all`, which draws nothing"
+    require(command.draw is None or not command.all, "draw", rule, command.draw)
+    rule = "must not be set with `scheduler`, which has its own"
+    both = command.workers is not None and command.scheduler is not None
+    require(not both, "workers", rule, command.workers)
 
 
 def _measure(command: SuiteCommand) -> int:
@@ -94,7 +129,8 @@ def _measure(command: SuiteCommand) -> int:
     version = suite.load_version(command.suite)
     schemes = command.schemes or tuple(version.schemes)
     start, made = time.perf_counter(), []
-    with Bars(device=command.workers is None) as bars:
+    is_here = command.workers is None and command.scheduler is None
+    with Bars(device=is_here) as bars:
         INTERRUPTS.kept = lambda: (
             f"complete points are kept in {command.out}; the same command computes the "
             "others"
@@ -105,7 +141,9 @@ def _measure(command: SuiteCommand) -> int:
                 out=command.out,
                 suite=command.suite,
                 seeds=command.seeds,
+                trainings=command.trainings,
                 workers=command.workers,
+                scheduler=command.scheduler,
                 progress=bars,
             )
             made.append(card)
@@ -128,7 +166,7 @@ def _print_card(card: dict[str, Any]) -> None:
         figures = entry.get("figures", {})
         cells = [value_words(figures.get(figure)) for figure in _HIGHLIGHTS]
         rows.append([name, *cells])
-    headings = ["scenario", "strong T", "hidden among", "exposed", "C", "F"]
+    headings = ["scenario", "strong T", "hidden among", "exposed", "C", "F", "accuracy"]
     print_table(headings, rows, title=card["label"])
 
 
@@ -136,19 +174,60 @@ def _verify(command: SuiteCommand, path: str) -> int:
     from mrsa_jax.study import suite
 
     with Bars() as bars:
-        result = suite.verify_card(path, every=command.all, progress=bars)
+        result = suite.verify_card(
+            path, every=command.all, seed=command.draw, progress=bars
+        )
+        fresh = _fresh(command, path, bars) if result.holds else None
     names = [f"{name}, seed {seed}" for name, seed in result.cases]
     differences = [dataclasses.asdict(one) for one in result.differences]
     if command.json:
         content = {"card": path, "holds": result.holds, "recomputed": names}
-        print_json(content | {"points": result.num_cases, "differences": differences})
+        content |= {"points": result.num_cases, "draw": result.seed}
+        content["differences"] = differences
+        if fresh is not None:
+            content["worse_with_fresh_seeds"] = [dataclasses.asdict(r) for r in fresh]
+        print_json(content)
         return 0 if result.holds else _DIFFERS
     words = f"{path}: {len(names)} of {result.num_cases} points recomputed"
     console = output_console()
     print_words(console, f"{words}; the card {'holds' if result.holds else 'differs'}")
     for difference in result.differences:
         print_words(console, f"  {difference}")
+    if result.seed is not None:
+        words = f"The points were drawn by --draw {result.seed}"
+        print_words(console, words)
+    if fresh is not None:
+        _show_fresh(command, fresh)
     return 0 if result.holds else _DIFFERS
+
+
+def _fresh(command: SuiteCommand, path: str, bars: Bars) -> list[Row] | None:
+    """Return the figures that fresh seeds make worse; None if none are to be drawn."""
+    from mrsa_jax.study import suite
+
+    if command.fresh_seeds is None:
+        return None
+    rows = suite.fresh_seeds(
+        path, command.fresh_seeds, seed=command.draw, progress=bars
+    )
+    return [row for row in rows if (0, 1) in row.better]
+
+
+def _show_fresh(command: SuiteCommand, rows: list[Row]) -> None:
+    from mrsa_jax.study.suite import value_words
+
+    if rows:
+        table = [
+            [row.scenario, row.figure.replace("_", " "), *map(value_words, row.entries)]
+            for row in rows
+        ]
+        headings = ["scenario", "figure", "card", "fresh seeds"]
+        print_table(headings, table, left=(0, 1))
+    words = (
+        f"{counted(len(rows), 'figure')} worse beyond the intervals with "
+        f"{command.fresh_seeds} fresh seeds"
+    )
+    print_words(output_console(), words)
 
 
 def _compare(command: SuiteCommand, paths: list[str]) -> int:

@@ -248,7 +248,7 @@ CHEAP_SECONDS = 0.3
 SECONDS_PER_PRODUCT = 2.2e-9  # of residues, in an elimination; measured on one core
 _SPARE = 16
 _PRIME_BITS = 30
-# entries of all prefixes whose columns are counted; else the last one's
+# entries of a matrix whose columns are counted after each row; else after the last
 _MOST_COUNTED = 10**8
 
 
@@ -367,19 +367,33 @@ def product(matrix: np.ndarray, factors: np.ndarray, prime: int) -> np.ndarray:
 def _prefix_bounds(matrix: np.ndarray, ranks: np.ndarray) -> np.ndarray:
     """Return min(distinct non-zero columns, distinct non-zero rows) of every prefix.
 
-    Columns are counted only where the rows leave the rank open, of large histories in
-    the end.
+    Columns are counted only if the rows leave a rank open, of large histories in the
+    end.
     """
     _, first = np.unique(column_codes(matrix.T), return_index=True)
     new = np.zeros(len(matrix), np.int64)
     new[first] = 1
     bounds = np.cumsum(new * (matrix != 0).any(axis=1))
-    undecided = np.flatnonzero(ranks < bounds)
-    if matrix.size * len(undecided) > _MOST_COUNTED:
-        undecided = undecided[undecided == len(matrix) - 1]
-    for j in undecided:
-        bounds[j] = min(bounds[j], collapse(matrix[: j + 1]).num_groups)
-    return bounds
+    if not (ranks < bounds).any():
+        return bounds
+    if matrix.size > _MOST_COUNTED:
+        bounds[-1] = min(bounds[-1], collapse(matrix).num_groups)
+        return bounds
+    return np.minimum(bounds, _distinct_columns(matrix))
+
+
+def _distinct_columns(matrix: np.ndarray) -> np.ndarray:
+    """Return the number of distinct columns that are not zero, of every prefix."""
+    columns = matrix.shape[1]
+    # equal columns of the rows so far have one label
+    labels, has_entry = np.zeros(columns, np.int64), np.zeros(columns, bool)
+    counts = np.zeros(len(matrix), np.int64)
+    for j, row in enumerate(matrix):
+        _, values = np.unique(row, return_inverse=True)
+        classes, labels = np.unique(labels * columns + values, return_inverse=True)
+        has_entry |= row != 0
+        counts[j] = len(classes) - (not has_entry.all())
+    return counts
 
 
 def _minor_bits(lengths: list[float], ranks: np.ndarray) -> np.ndarray:

@@ -7,5 +7,6 @@ from ._table import write_table as write_table
 from ._verify import (
     Difference as Difference,
     Verification as Verification,
+    fresh_seeds as fresh_seeds,
     verify_card as verify_card,
 )

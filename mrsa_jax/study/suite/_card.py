@@ -14,8 +14,9 @@ from typing import Any
 
 from mrsa_jax._version import __version__
 from mrsa_jax.study.settings._config import parse_scheme
-from mrsa_jax.study.suite._figures import figures_of
+from mrsa_jax.study.suite._figures import Figure, figures_of
 from mrsa_jax.study.suite._scenarios import (
+    Scenario,
     SuiteConfig,
     Version,
     load_version,
@@ -65,6 +66,8 @@ def card_of(
     points: Mapping[str, Sequence[Mapping[str, Any]]],
     problems: Mapping[str, str],
     code: Mapping[str, str],
+    *,
+    trainings: bool = True,
 ) -> Card:
     """Return the card of a scheme.
 
@@ -74,6 +77,7 @@ def card_of(
         points: By scenario, the figures and the digest of the history of each seed.
         problems: By scenario, why the scheme cannot be built there.
         code: Digests of a user's code, by name.
+        trainings: Whether the scenarios that train a model belong to the card.
     """
     scenarios: dict[str, Any] = {}
     for name, scenario in version.scenarios.items():
@@ -88,7 +92,7 @@ def card_of(
             "histories": [point["history"] for point in seeds],
             "figures": {
                 figure: _entry([point[figure] for point in seeds], about.word)
-                for figure, about in figures_of(version.constants).items()
+                for figure, about in version_figures(version, name).items()
             },
         }
     return {
@@ -98,10 +102,28 @@ def card_of(
         "package": __version__,
         "scheme": scheme,
         "label": label_of(version, scheme),
+        "parts": parts_of(trainings=trainings),
         "code": dict(sorted(code.items())),
         "confidence": CONFIDENCE,
         "scenarios": scenarios,
     }
+
+
+def parts_of(*, trainings: bool) -> list[str]:
+    """Return the parts of a card, as its field `parts` lists them."""
+    return ["histories", "trainings"] if trainings else ["histories"]
+
+
+def version_figures(version: Version, scenario: str) -> dict[str, Figure]:
+    """Return the figures of a scenario by name."""
+    trains = version.scenarios[scenario].trains
+    return figures_of(version.constants, trains=trains)
+
+
+def scenarios_of(card: Mapping[str, Any], version: Version) -> dict[str, Scenario]:
+    """Return the scenarios that a card has by its parts."""
+    trainings = card["parts"] == parts_of(trainings=True)
+    return version.scenarios_of(trainings=trainings)
 
 
 def _entry(values: list[Any], word: str) -> dict[str, Any]:
@@ -118,9 +140,11 @@ def label_of(version: Version, scheme: str) -> str:
     return parse_scheme(scheme).label if "{" not in scheme else scheme
 
 
-def point_of(values: Mapping[str, Any], version: Version) -> dict[str, Any]:
+def point_of(
+    values: Mapping[str, Any], version: Version, scenario: str
+) -> dict[str, Any]:
     """Return a point's plain values: integers where figures are, None for nan."""
-    figures = figures_of(version.constants)
+    figures = version_figures(version, scenario)
     point: dict[str, Any] = {"history": str(values["history"])}
     for name, figure in figures.items():
         value = values[name]
@@ -199,7 +223,7 @@ def check_form(card: Any) -> None:
         ConfigurationError: With the field's path.
     """
     texts = ["format", "suite", "suite_sha256", "package", "scheme", "label"]
-    names = [*texts, "code", "confidence", "scenarios"]
+    names = [*texts, "parts", "code", "confidence", "scenarios"]
     _check_names(card, names, "card")
     for name in texts:
         text = card[name]
@@ -209,14 +233,18 @@ def check_form(card: Any) -> None:
         _check(is_text, name, rule, text)
     _check(card["format"] == FORMAT, "format", f"must be {FORMAT!r}", card["format"])
     version = load_version(card["suite"])
+    kinds = [parts_of(trainings=trainings) for trainings in (False, True)]
+    rule = f"must be {' or '.join(map(str, kinds))}"
+    _check(card["parts"] in kinds, "parts", rule, card["parts"])
     code = card["code"]
     is_code = isinstance(code, dict) and all(isinstance(v, str) for v in code.values())
     _check(is_code, "code", "must be digests by name", code)
     number = card["confidence"]
     _check(number == CONFIDENCE, "confidence", f"must be {CONFIDENCE}", number)
-    _check_names(card["scenarios"], list(version.scenarios), "scenarios")
-    figures = figures_of(version.constants)
-    for name, scenario in version.scenarios.items():
+    scenarios = scenarios_of(card, version)
+    _check_names(card["scenarios"], list(scenarios), "scenarios")
+    for name, scenario in scenarios.items():
+        figures = version_figures(version, name)
         entry, where = card["scenarios"][name], f"scenarios.{name}"
         if isinstance(entry, dict) and "problem" in entry:
             _check_names(entry, ["problem"], where)

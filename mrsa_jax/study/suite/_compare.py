@@ -6,8 +6,8 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
-from mrsa_jax.study.suite._card import Card, check_form
-from mrsa_jax.study.suite._figures import figures_of
+from mrsa_jax.study.suite._card import Card, check_form, version_figures
+from mrsa_jax.study.suite._figures import Figure
 from mrsa_jax.study.suite._scenarios import load_version
 from mrsa_watch._base.errors import require
 
@@ -53,21 +53,33 @@ def compare_cards(cards: Sequence[Card]) -> tuple[Row, ...]:
     rule = "must be of one version of the suite"
     require(len(names) == 1, "cards", rule, *sorted(name for name, _ in names))
     version = load_version(cards[0]["suite"])
-    rows = []
+    rows: list[Row] = []
     for scenario in version.scenarios:
-        tables = [card["scenarios"][scenario].get("figures", {}) for card in cards]
-        for figure, about in figures_of(version.constants).items():
-            entries = tuple(_entry(table.get(figure)) for table in tables)
-            if sum(entry is not None for entry in entries) < 2:
-                continue
-            better = tuple(
-                (a, b)
-                for a, first in enumerate(entries)
-                for b, second in enumerate(entries)
-                if a != b and _is_better(first, second, about.better)
-            )
-            rows.append(Row(scenario, figure, about.word, entries, better))
+        tables = [
+            card["scenarios"].get(scenario, {}).get("figures", {}) for card in cards
+        ]
+        for figure, about in version_figures(version, scenario).items():
+            rows += rows_of(scenario, figure, about, [t.get(figure) for t in tables])
     return tuple(rows)
+
+
+def rows_of(
+    scenario: str,
+    figure: str,
+    about: Figure,
+    summaries: Sequence[dict[str, Any] | None],
+) -> list[Row]:
+    """Return the row of a figure, or none if fewer than two summaries have a value."""
+    entries = tuple(map(_entry, summaries))
+    if sum(entry is not None for entry in entries) < 2:
+        return []
+    better = tuple(
+        (a, b)
+        for a, first in enumerate(entries)
+        for b, second in enumerate(entries)
+        if a != b and _is_better(first, second, about.better)
+    )
+    return [Row(scenario, figure, about.word, entries, better)]
 
 
 def _entry(entry: dict[str, Any] | None) -> dict[str, Any] | None:

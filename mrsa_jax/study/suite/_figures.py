@@ -29,11 +29,24 @@ class Figure:
     is_whole: bool = False
 
 
-def figures_of(constants: Constants) -> dict[str, Figure]:
-    """Return the figures of a version of the suite, by name.
+OF_TRAININGS = {
+    "accuracy": Figure("accuracy after all rounds", "estimated", 1),
+    "rounds_to_accuracy": Figure("rounds to the accuracy", "estimated", -1, True),
+}
+"""Figures of a scenario in which clients train a model, by name."""
+
+
+def figures_of(constants: Constants, *, trains: bool = False) -> dict[str, Figure]:
+    """Return the figures of a scenario in a version of the suite, by name.
 
     Those of hiding exist for each number of rounds of the constants.
+
+    Args:
+        constants: Of the version.
+        trains: Whether the scenario trains a model: it has other figures.
     """
+    if trains:
+        return OF_TRAININGS
     figures = {
         "strong_privacy": Figure("strong T", "exact", 1, True),
         "weak_lower": Figure("weak T, lower bound", "certified", 1, True),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from mrsa_jax.study.publishing._page import Section, data_table, note, page, paragraphs
-from mrsa_jax.study.suite._figures import figures_of
+from mrsa_jax.study.suite._card import version_figures
 from mrsa_jax.study.suite._scenarios import load_version
 from mrsa_watch._base.html import number
 
@@ -24,7 +24,6 @@ _WORDS = (
 def card_page(card: dict[str, Any]) -> str:
     """Return the page of a card."""
     version = load_version(card["suite"])
-    figures = figures_of(version.constants)
     sections = []
     for name, scenario in version.scenarios.items():
         entry = card["scenarios"].get(name)
@@ -37,7 +36,7 @@ def card_page(card: dict[str, Any]) -> str:
             continue
         rows = [
             (about.label, value_words(entry["figures"][figure]), about.word)
-            for figure, about in figures.items()
+            for figure, about in version_figures(version, name).items()
             if entry["figures"][figure]["value"] is not None
         ]
         caption = f"{scenario.about}; {len(entry['seeds'])} seeds"

@@ -15,10 +15,10 @@ from mrsa_jax import attacks, dp, privacy, selection
 from mrsa_jax._core.statistics import memory_kernel
 from mrsa_jax._core.streams import Stream, as_key, host_generator
 from mrsa_jax.privacy.summary import what_never_changes
-from mrsa_jax.study.runs import _build, _trial
+from mrsa_jax.study.runs import _build, _train_points, _trial
 from mrsa_jax.study.runs._simulate_points import simulate_bytes
 from mrsa_jax.study.runs._training_setting import lossy_rounds
-from mrsa_jax.study.settings._config import SimulateConfig, schemes_of
+from mrsa_jax.study.settings._config import SimulateConfig, TrainConfig, schemes_of
 from mrsa_jax.study.stores._runner import Machine, Variable
 from mrsa_jax.study.suite._figures import figures_of
 from mrsa_jax.study.suite._scenarios import (
@@ -27,6 +27,7 @@ from mrsa_jax.study.suite._scenarios import (
     SuiteConfig,
     load_version,
 )
+from mrsa_jax.study.suite._training import Curve, curves_of
 
 _NODES = 100  # branches of each integer program on whole-number values
 _DRAWS = 2  # of all values
@@ -66,25 +67,32 @@ def variables(
     """Return the figures and the digest of the history as variables of a store."""
     del kept
     version = load_version(configs[0].suite if configs else "v1")
+    kinds = {version.scenarios[config.scenario].trains for config in configs}
     figures = {
         name: Variable((), "float64", "1", f"{figure.label}, {figure.word}; nan: none")
-        for name, figure in figures_of(version.constants).items()
+        for trains in sorted(kinds)
+        for name, figure in figures_of(version.constants, trains=trains).items()
     }
     words = "SHA-256 of the participation history, in hexadecimal digits"
     return figures | {"history": Variable((), "<U64", "1", words)}
 
 
 def together(config: SuiteConfig, machine: Machine) -> int:
-    """Return 1: points are measured one by one, and each is kept when it is done."""
-    del config, machine
-    return 1
+    """Return 1, or the number of trainings that fill the device.
+
+    Other points are measured one by one, and each is kept when it is done.
+    """
+    if not _scenario(config).trains:
+        return 1
+    return _train_points.together(_training(config), machine)
 
 
 def memory_bytes(
     config: SuiteConfig, machine: Machine, count: int, kept: Collection[str] = ()
 ) -> int:
     """Return about how many bytes a point needs."""
-    del machine, count, kept
+    if _scenario(config).trains:
+        return _train_points.memory_bytes(_training(config), machine, count, kept)
     return simulate_bytes(_simulation(config), at_end=True)
 
 
@@ -94,14 +102,25 @@ def run_points(
     kept: Collection[str],
     together: int,
 ) -> Iterator[dict[str, np.ndarray]]:
-    """Measure points one after the other."""
+    """Measure points one after the other, and trainings of a scenario together."""
     del machine, kept, together
-    for config in configs:
-        values = measure(config)
+    trains = bool(configs) and _scenario(configs[0]).trains
+    each = map(_trained, configs, trained(configs)) if trains else map(measure, configs)
+    for values in each:
         digest = np.asarray(values.pop("history"))
         # float64 holds the integers exactly, and nan stands for no value
         numbers = {name: np.asarray(v, np.float64) for name, v in values.items()}
         yield numbers | {"history": digest}
+
+
+def trained(configs: Sequence[SuiteConfig]) -> list[Curve]:
+    """Train the models of points of one scenario."""
+    return curves_of([_training(config) for config in configs])
+
+
+def _trained(config: SuiteConfig, curve: Curve) -> dict[str, Any]:
+    history = {"history": history_digest(curve.participation)}
+    return history | curve.figures(_scenario(config).accuracy)
 
 
 def measure(config: SuiteConfig) -> dict[str, Any]:
@@ -111,8 +130,9 @@ def measure(config: SuiteConfig) -> dict[str, Any]:
     those of assumptions that its scenario does not make, and epsilon where the
     selection may depend on clients' data.
     """
-    version = load_version(config.suite)
-    scenario, constants = version.scenarios[config.scenario], version.constants
+    scenario, constants = _scenario(config), load_version(config.suite).constants
+    if scenario.trains:
+        return _trained(config, *trained([config]))
     simulation = _simulation(config)
     selector = _selector(simulation)
     sums = _played(scenario, simulation, selector)
@@ -155,9 +175,16 @@ def history_digest(rows: np.ndarray) -> str:
     return hashlib.sha256(header + bits.tobytes()).hexdigest()
 
 
+def _scenario(config: SuiteConfig) -> Scenario:
+    return load_version(config.suite).scenarios[config.scenario]
+
+
 def _simulation(config: SuiteConfig) -> SimulateConfig:
-    scenario = load_version(config.suite).scenarios[config.scenario]
-    return scenario.config(config.scheme, config.seed)
+    return _scenario(config).config(config.scheme, config.seed)
+
+
+def _training(config: SuiteConfig) -> TrainConfig:
+    return _scenario(config).training(config.scheme, config.seed)
 
 
 def _selector(simulation: SimulateConfig) -> selection.Selector:

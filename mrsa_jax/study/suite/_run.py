@@ -43,7 +43,9 @@ def run_suite(
     suite: str = VERSIONS[-1],
     scenarios: Sequence[str] = (),
     seeds: int | None = None,
+    trainings: bool = True,
     workers: int | None = None,
+    scheduler: str | None = None,
     progress: Progress | None = None,
 ) -> Card:
     """Measure a selection scheme in all scenarios of the suite, and write its card.
@@ -60,7 +62,11 @@ def run_suite(
         suite: Version of the suite.
         scenarios: Names of scenarios to measure alone: then no card is written.
         seeds: Seeds of each scenario; those of the version if None, or if it has more.
+        trainings: Whether to train models in the scenarios that do; the card states it
+            in its `parts`. A later run in the folder adds them.
         workers: Compute in this number of processes of this machine, by dask.
+        scheduler: Compute on the workers of the dask scheduler at this address, all of
+            which see the folder.
         progress: Receives how many points are done.
 
     Returns:
@@ -80,9 +86,11 @@ def run_suite(
     written = version.schemes.get(scheme, scheme)
     folder = pathlib.Path(out) / re.sub(r"[^\w.-]+", "-", scheme).strip("-")
     store = folder / "points"
-    plan = plan_suite(version, written, store, scenarios, seeds)
-    complete(plan, checked_progress(progress), workers=workers)
-    card = _card(plan, version, written)
+    names = scenarios or tuple(version.scenarios_of(trainings=trainings))
+    plan = plan_suite(version, written, store, names, seeds)
+    told = checked_progress(progress)
+    complete(plan, told, workers=workers, scheduler=scheduler)
+    card = _card(plan, version, written, trainings=trainings)
     if not scenarios:
         write_whole(folder / CARD, to_json(card))
         write_whole(folder / "card.html", card_page(card))
@@ -93,14 +101,14 @@ def plan_suite(
     version: Version,
     scheme: str,
     store: pathlib.Path,
-    scenarios: Sequence[str] = (),
+    scenarios: Sequence[str],
     seeds: int | None = None,
 ) -> Plan:
-    """Return the plan of a scheme's points: every scenario with its seeds."""
+    """Return the plan of a scheme's points: these scenarios with their seeds."""
     cases = tuple(
         (name, seed)
         for name, scenario in version.scenarios.items()
-        if not scenarios or name in scenarios
+        if name in scenarios
         for seed in range(max(scenario.seeds, seeds or 0))
     )
     axis = Axis("case", ("scenario", "seed"), cases)
@@ -110,7 +118,7 @@ def plan_suite(
     return plan_sweep(sweep)
 
 
-def _card(plan: Plan, version: Version, scheme: str) -> Card:
+def _card(plan: Plan, version: Version, scheme: str, *, trainings: bool) -> Card:
     """Read the points of a complete store, and put the card together."""
     index = Index(plan.sweep.out).refresh()
     points: dict[str, list[dict[str, Any]]] = {}
@@ -119,14 +127,16 @@ def _card(plan: Plan, version: Version, scheme: str) -> Card:
         (record,) = plan.parts(index, number)
         config = plan.points[number].config
         values = record.values(plan.variables)
-        points.setdefault(config.scenario, []).append(point_of(values, version))
+        points.setdefault(config.scenario, []).append(
+            point_of(values, version, config.scenario)
+        )
         code |= code_of_scheme(json.loads(record.made_by))
     (axis,) = plan.sweep.axes
     problems = {}
     for point in plan.impossible:
         name, _ = axis.values[point.index[0]]
         problems[name] = point.problem
-    return card_of(version, scheme, points, problems, code)
+    return card_of(version, scheme, points, problems, code, trainings=trainings)
 
 
 def code_of_scheme(made_by: Mapping[str, str]) -> dict[str, str]:

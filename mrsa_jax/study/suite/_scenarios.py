@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from mrsa_jax.study.kinds import KINDS, Kind
-from mrsa_jax.study.settings._config import SimulateConfig
+from mrsa_jax.study.settings._config import SimulateConfig, TrainConfig
 from mrsa_jax.study.settings._load import from_dict, parse_toml
 from mrsa_jax.study.suite._others import register_others
 from mrsa_watch._base.errors import check_known, require
@@ -23,6 +23,7 @@ from mrsa_watch._base.errors import check_known, require
 VERSIONS = ("v1",)
 """Versions of the suite, the newest last."""
 SERVERS = ("", "free", "enforced")
+_OF_TRAININGS = ("data", "training")  # tables of settings
 _PLACE = re.compile(r"\{(\w+)\}")
 register_others()
 
@@ -40,7 +41,8 @@ class Scenario:
             clients in addition unmask whole blocks only; else empty.
         kinds: Number of kinds of clients whose updates are alike, or 0.
         correlation: Correlation of updates of one kind.
-        settings: Of `simulate`, without scheme and seed.
+        accuracy: To which rounds of a training are counted; 0 if nothing is trained.
+        settings: Of `simulate`, or of `train`, without scheme and seed.
     """
 
     name: str
@@ -50,16 +52,26 @@ class Scenario:
     server: str
     kinds: int
     correlation: float
+    accuracy: float
     settings: Mapping[str, Any]
 
+    @property
+    def trains(self) -> bool:
+        """Whether clients train a model."""
+        return self.accuracy > 0
+
     def config(self, scheme: str, seed: int) -> SimulateConfig:
-        """Return the settings of a simulation under a scheme."""
-        content = dict(self.settings) | {
-            "schemes": [scheme],
-            "seed": seed,
-            "trials": 1,
-        }
+        """Return the settings of a simulation under a scheme, without its training."""
+        content = {n: v for n, v in self.settings.items() if n not in _OF_TRAININGS}
+        content |= {"schemes": [scheme], "seed": seed, "trials": 1}
         config: SimulateConfig = from_dict(SimulateConfig, content, "")
+        return config
+
+    def training(self, scheme: str, seed: int) -> TrainConfig:
+        """Return the settings of a training under a scheme, on one device."""
+        one = {"resources": {"devices": 1}}
+        content = dict(self.settings) | {"scheme": scheme, "seed": seed} | one
+        config: TrainConfig = from_dict(TrainConfig, content, "")
         return config
 
     @property
@@ -101,6 +113,7 @@ class Constants:
         prevalence: Of the attribute.
         attribute_noise: Standard deviation of a sum's noise in the attribute attack.
         relative_tolerance: Of floats that are recomputed.
+        accuracy_tolerance: Of accuracies that are recomputed, which rounding moves.
     """
 
     rounds: tuple[int, ...]
@@ -110,6 +123,7 @@ class Constants:
     prevalence: float
     attribute_noise: float
     relative_tolerance: float
+    accuracy_tolerance: float
 
 
 @dataclasses.dataclass(frozen=True)
@@ -129,6 +143,11 @@ class Version:
     constants: Constants
     schemes: Mapping[str, str]
     scenarios: Mapping[str, Scenario]
+
+    def scenarios_of(self, *, trainings: bool) -> dict[str, Scenario]:
+        """Return the scenarios of a card, with those that train a model or without."""
+        every = self.scenarios.items()
+        return {name: one for name, one in every if trainings or not one.trains}
 
 
 @functools.cache
@@ -160,6 +179,7 @@ def _scenario(name: str, table: dict[str, Any]) -> Scenario:
         server=server,
         kinds=kinds,
         correlation=correlation,
+        accuracy=table.pop("accuracy", 0.0),
         settings=table,
         **first,
     )
@@ -190,6 +210,8 @@ def _written(point: SuiteConfig) -> dict[str, Any]:
 def _check(config: SuiteConfig) -> None:
     scenario = load_version(config.suite).scenarios[config.scenario]
     KINDS["simulate"].check(scenario.config(config.scheme, config.seed))
+    if scenario.trains:
+        KINDS["train"].check(scenario.training(config.scheme, config.seed))
 
 
 SUITE = Kind(

@@ -33,6 +33,8 @@ COLUMNS = {
     "C": ("cardinality",),
     "F": ("fairness_gap",),
     "skipped": ("skipped_rounds",),
+    "accuracy": ("accuracy",),
+    "rounds to accuracy": ("rounds_to_accuracy",),
 }
 """Columns of the tables: the first figure that the scenario has, or both bounds."""
 _DIGITS = 6  # of sizes that are ranked
@@ -98,7 +100,10 @@ def table_page(cards: Sequence[Card], picture: str) -> str:
     version = load_version(cards[0]["suite"])
     words = {"suite": version.name, "alt": _ALT, "picture": picture}
     parts = [_OPENING.format(caption=_CAPTION, **words)]
+    measured = {name for card in cards for name in card["scenarios"]}
     for name, scenario in version.scenarios.items():
+        if name not in measured:
+            continue
         parts.append(f"\n## {name.replace('_', ' ').capitalize()}\n")
         parts.append(f"{_sentences(scenario.about)}\n")
         parts.append(_table(cards, name))
@@ -113,10 +118,11 @@ def _sentences(about: str) -> str:
 def _table(cards: Sequence[Card], scenario: str) -> str:
     """Return the table of a scenario, the best hidden worst client first.
 
-    Of schemes that hide it equally well, that with more clients per round is first.
+    Of schemes that hide it equally well, that with more clients per round is first; of
+    trained models, the most accurate.
     """
     ranked = sorted(cards, key=lambda card: _rank(card, scenario))
-    rows = [[card["label"], *_cells(card["scenarios"][scenario])] for card in ranked]
+    rows = [[card["label"], *_cells(_figures(card, scenario))] for card in ranked]
     columns = ["scheme", *COLUMNS]
     # columns without a value in any card say nothing
     places = [
@@ -130,20 +136,24 @@ def _table(cards: Sequence[Card], scenario: str) -> str:
     return "\n".join([*lines, ":::", ""])
 
 
-def _rank(card: Card, scenario: str) -> tuple[float, float, str]:
-    figures = card["scenarios"][scenario].get("figures", {})
+def _figures(card: Card, scenario: str) -> dict[str, Any]:
+    figures: dict[str, Any] = card["scenarios"].get(scenario, {}).get("figures", {})
+    return figures
+
+
+def _rank(card: Card, scenario: str) -> tuple[float, float, float, str]:
+    figures = _figures(card, scenario)
 
     def value(names: Sequence[str]) -> float:
         values = (figures.get(name, {}).get("value") for name in names)
         return next((float(v) for v in values if v is not None), -1.0)
 
-    sizes = (value(COLUMNS[column]) for column in ("hidden among", "C"))
-    hidden, size = (round(number, _DIGITS) for number in sizes)
-    return -hidden, -size, card["label"]
+    sizes = (value(COLUMNS[column]) for column in ("hidden among", "C", "accuracy"))
+    hidden, size, accuracy = (round(number, _DIGITS) for number in sizes)
+    return -hidden, -size, -accuracy, card["label"]
 
 
-def _cells(entry: dict[str, Any]) -> list[str]:
-    figures = entry.get("figures", {})
+def _cells(figures: dict[str, Any]) -> list[str]:
     cells = []
     for column, names in COLUMNS.items():
         words = [value_words(figures.get(name)) for name in names]
@@ -158,7 +168,7 @@ def suite_chart(cards: Sequence[Card], scenario: str = SHOWN) -> Chart:
     """Return the chart of hiding against C in a scenario, a mark for each card."""
     lines = []
     for card in cards:
-        figures = card["scenarios"][scenario].get("figures", {})
+        figures = _figures(card, scenario)
         pair = [figures.get(n, {}) for n in ("cardinality", "update_hidden_worst_200")]
         if any(entry.get("value") is None for entry in pair):
             continue

@@ -6,12 +6,14 @@ import dataclasses
 import math
 import os
 import random
+import secrets
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
+
 from mrsa_jax._core.floats import usual_floats
 from mrsa_jax.study._progress import Progress, checked_progress
-from mrsa_jax.study.kinds import KINDS
 from mrsa_jax.study.suite import _points
 from mrsa_jax.study.suite._card import (
     Card,
@@ -20,14 +22,19 @@ from mrsa_jax.study.suite._card import (
     label_of,
     point_of,
     read_card,
+    scenarios_of,
     summary_of,
+    version_figures,
 )
-from mrsa_jax.study.suite._figures import figures_of
+from mrsa_jax.study.suite._compare import Row, rows_of
 from mrsa_jax.study.suite._run import present_code
-from mrsa_jax.study.suite._scenarios import Version, load_version
-from mrsa_watch._base.errors import ConfigurationError, check_count
+from mrsa_jax.study.suite._scenarios import SUITE, Version, load_version
+from mrsa_jax.study.suite._training import Curve
+from mrsa_watch._base.errors import ConfigurationError, check_count, require
 
 _PART = 3  # one in this number of cases is recomputed
+_SEED_BITS = 64
+_FIRST_FRESH = 2**20  # above all seeds of cards
 _ROUNDING = 1e-12  # relative, of means and intervals over the seeds
 
 
@@ -58,11 +65,13 @@ class Verification:
         differences: Fields that differ; none if the card holds.
         cases: Scenarios and seeds that were recomputed.
         num_cases: Number of scenarios and seeds in the card.
+        seed: Of the choice of these; None if every one was recomputed, or none.
     """
 
     differences: tuple[Difference, ...]
     cases: tuple[tuple[str, int], ...]
     num_cases: int
+    seed: int | None = None
 
     @property
     def holds(self) -> bool:
@@ -87,7 +96,7 @@ def verify_card(
         card: A card, or its file.
         every: Recompute every point instead of a random third.
         seed: Of the choice of the third; from the operating system if None, so that
-            whoever made the card cannot know it.
+            the maker of the card cannot know it. The result states it.
         progress: Receives how many points are done.
 
     Returns:
@@ -111,26 +120,81 @@ def verify_card(
     stated = tuple(_stated(card, version))
     if stated:
         return Verification(stated, (), len(cases))
-    if not every:
-        draws = random.SystemRandom() if seed is None else random.Random(seed)
-        drawn = draws.sample(cases, -(-len(cases) // _PART))
+    total = len(cases)
+    if every:
+        require(seed is None, "seed", "must not be set if every point is recomputed")
+    else:
+        seed = secrets.randbits(_SEED_BITS) if seed is None else seed
+        drawn = random.Random(seed).sample(cases, -(-total // _PART))
         cases = [case for case in cases if case in drawn]
-    total = sum(len(entry["seeds"]) for entry in entries.values())
     differences: list[Difference] = []
     progress = checked_progress(progress)
     progress.stage("verification", len(cases))
     for number, (name, place) in enumerate(cases):
         differences += _recomputed(card, version, name, place)
         progress.update(number + 1, len(cases))
-    return Verification(tuple(differences), tuple(cases), total)
+    return Verification(tuple(differences), tuple(cases), total, seed)
+
+
+@usual_floats
+def fresh_seeds(
+    card: Card | str | os.PathLike[str],
+    count: int,
+    *,
+    seed: int | None = None,
+    progress: Progress | None = None,
+) -> tuple[Row, ...]:
+    """Compare a card with the same scheme under other seeds.
+
+    The seeds of a suite are public, so a selector can be written for them: it would
+    know in advance which clients are offline. Such a card holds, but other seeds do not
+    confirm it.
+
+    Args:
+        card: A card, or its file.
+        count: Fresh seeds of each scenario, two or more.
+        seed: Of the choice of the fresh seeds; from the operating system if None.
+        progress: Receives how many points are done.
+
+    Returns:
+        A row for each figure with a value, with the entries of the card and of the
+        fresh seeds. The card is suspect where `better` is ((0, 1),). Of honest cards,
+        some of several hundred intervals do not overlap by chance.
+
+    Raises:
+        ConfigurationError: As `verify_card`.
+    """
+    if not isinstance(card, dict):
+        card = read_card(card)
+    check_form(card)
+    check_count(count - 1, "count", "must be at least 2")
+    version = load_version(card["suite"])
+    draws = random.Random(secrets.randbits(_SEED_BITS) if seed is None else seed)
+    names = [n for n, entry in card["scenarios"].items() if "problem" not in entry]
+    progress = checked_progress(progress)
+    progress.stage("fresh seeds", len(names))
+    rows: list[Row] = []
+    for number, name in enumerate(names):
+        # none that a card may have
+        fresh = [draws.randrange(_FIRST_FRESH, 2**31) for _ in range(count)]
+        points = [
+            point_of(_points.measure(config_of(card, name, one)), version, name)
+            for one in fresh
+        ]
+        entries = card["scenarios"][name]["figures"]
+        for figure, about in version_figures(version, name).items():
+            others = summary_of([point[figure] for point in points])
+            rows += rows_of(name, figure, about, (entries[figure], others))
+        progress.update(number + 1, len(names))
+    return tuple(rows)
 
 
 def _stated(card: Card, version: Version) -> Iterator[Difference]:
     """Compare all that needs no simulation."""
     yield from _differing("suite_sha256", card["suite_sha256"], version.digest)
     yield from _differing("label", card["label"], label_of(version, card["scheme"]))
-    figures = figures_of(version.constants)
-    for name, scenario in version.scenarios.items():
+    for name, scenario in scenarios_of(card, version).items():
+        figures = version_figures(version, name)
         entry, where = card["scenarios"][name], f"scenarios.{name}"
         if "problem" in entry:
             yield from _differing(
@@ -150,11 +214,9 @@ def _stated(card: Card, version: Version) -> Iterator[Difference]:
 
 def _problem(card: Card, name: str) -> str | None:
     """Return why the scheme of a card cannot be built in a scenario; None if it can."""
-    version = load_version(card["suite"])
     try:
         config = config_of(card, name, 0)
-        scenario = version.scenarios[name]
-        KINDS["simulate"].check(scenario.config(config.scheme, 0))
+        SUITE.check(config)
         _points.group_of(config)
     except ConfigurationError as error:
         return str(error)
@@ -165,16 +227,56 @@ def _recomputed(
     card: Card, version: Version, name: str, place: int
 ) -> Iterator[Difference]:
     """Measure a point again, and compare it."""
-    point = point_of(_points.measure(config_of(card, name, place)), version)
+    config, trains = config_of(card, name, place), version.scenarios[name].trains
     entry, where = card["scenarios"][name], f"scenarios.{name}"
+    stated = {
+        f"{where}.figures.{figure}.values[{place}]": (figure, values["values"][place])
+        for figure, values in entry["figures"].items()
+    }
+    if trains:
+        (curve,) = _points.trained([config])
+        digest = _points.history_digest(curve.participation)
+    else:
+        point = point_of(_points.measure(config), version, name)
+        digest = point["history"]
     history = entry["histories"][place]
-    yield from _differing(f"{where}.histories[{place}]", history, point["history"])
-    tolerance = version.constants.relative_tolerance
-    for figure, about in figures_of(version.constants).items():
-        value = entry["figures"][figure]["values"][place]
-        path = f"{where}.figures.{figure}.values[{place}]"
-        margin = 0.0 if about.is_whole else tolerance
+    yield from _differing(f"{where}.histories[{place}]", history, digest)
+    for path, (figure, value) in stated.items():
+        if trains:
+            yield from _learnt(path, figure, value, curve, version, name)
+            continue
+        is_whole = version_figures(version, name)[figure].is_whole
+        margin = 0.0 if is_whole else version.constants.relative_tolerance
         yield from _differing(path, value, point[figure], margin)
+
+
+def _learnt(
+    field: str, figure: str, stated: Any, curve: Curve, version: Version, name: str
+) -> Iterator[Difference]:
+    """Compare a figure of a training, whose accuracies rounding moves a little.
+
+    Rounds are those of some curve within the tolerance of the recomputed one: they are
+    no fewer than those to a little less accuracy, and no more than those to more.
+    """
+    margin, accuracy = version.constants.accuracy_tolerance, curve.accuracy
+    wanted = version.scenarios[name].accuracy
+    recomputed = curve.figures(wanted)[figure]
+    if figure == "accuracy":
+        is_close = stated == recomputed
+        if stated is not None and recomputed is not None:
+            is_close = abs(stated - recomputed) <= margin
+    else:
+        first, last = (curve.rounds_to(wanted + by) for by in (-margin, margin))
+        rounds = curve.rounds[np.isfinite(accuracy)].tolist()
+        is_close = (
+            last is None
+            if stated is None
+            else first is not None
+            and stated in rounds
+            and first <= stated <= (last or stated)
+        )
+    if not is_close:
+        yield Difference(field, stated, recomputed)
 
 
 def _differing(

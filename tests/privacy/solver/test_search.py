@@ -23,6 +23,7 @@ from mrsa_jax.privacy.solver import (
     ranks_of,
     support_of,
 )
+from mrsa_jax.privacy.solver._ranks import _distinct_columns
 from mrsa_watch._base.primes import draw_primes
 
 SOLVER = "mrsa_jax.privacy.solver"
@@ -217,6 +218,21 @@ def test_ranks_of_all_prefixes_are_proven() -> None:
         prefix = [oracle.rank(matrix[: j + 1].tolist()) for j in range(len(matrix))]
         assert ranks.prefix.tolist() == prefix
         assert len(ranks.kept) == prefix[-1]
+
+
+@pytest.mark.parametrize("kind", [bool, np.int64, object])
+def test_distinct_columns_of_every_prefix_are_counted(kind: type) -> None:
+    rng = np.random.default_rng(3)
+    for _ in range(30):
+        shape = rng.integers(1, 9), rng.integers(1, 12)
+        matrix = rng.integers(0, 2 if kind is bool else 4, shape).astype(kind)
+        if kind is object:
+            matrix *= 2**70
+        expected = [
+            len({c for c in zip(*matrix[: j + 1].tolist(), strict=True) if any(c)})
+            for j in range(len(matrix))
+        ]
+        assert _distinct_columns(matrix).tolist() == expected
 
 
 def test_a_rank_that_primes_lose_is_found_by_others(monkeypatch) -> None:

@@ -24,7 +24,7 @@ from mrsa_jax.study.suite._compare import _is_better as is_better
 from mrsa_jax.study.suite._figures import figures_of
 from mrsa_jax.study.suite._points import history_digest
 
-V1 = "2e0b7341bf40bb49df37a5de2cbee550edc0ed7e38e3288c88b74db6096a4e09"
+V1 = "39725d0d023134ad4f47549f50d5ec9423aa8de2d8b93d07510835f7ebfd2b3a"
 KINDS = {
     "sizes": {(24, 6), (120, 12), (120, 60), (100_000, 1000)},
     "assignments": {None, "sorted", "cyclic"},
