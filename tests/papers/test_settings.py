@@ -85,6 +85,51 @@ def test_a_printed_number_stands_only_next_to_its_settings() -> None:
     assert verdicts(rounds_before=1460, num_clients=60)[:2] == ["other settings"] * 2
 
 
+def test_a_setting_that_the_paper_leaves_open_compares_no_number() -> None:
+    """No value of it is the paper's: a claim without a number is judged all the same."""
+    settings = (
+        Setting.of("num_rounds", {"value": 50, "fast": 24, "open": True}),
+        Setting.of("num_trials", {"value": 40, "ours": True}),
+    )
+    assert "the paper states none, though its numbers depend on it" in settings[0].help
+    checks = (
+        state("accuracy", True, paper="98.21", ours="97.9"),
+        state("worst", True, paper="partition", ours="partition"),
+        state("sets", True, paper="190", ours="190", depends=()),
+        state("trials", True, paper="40", ours="40", depends=("num_trials",)),
+    )
+    item = Item("table", "", checks, None, "As drawn.")  # type: ignore[arg-type]
+    for given in ({}, {"num_rounds": 1000}):
+        values = values_of("table", settings, given)
+        assert not values.missed
+        assert not values.are_papers
+        made = at_other_settings(item, values.missed, values.unstated)
+        assert [check.verdict for check in made.checks] == [
+            "other settings",
+            "reproduced",
+            "reproduced",
+            "reproduced",
+        ]
+        assert [check.paper for check in made.checks] == ["", "partition", "190", "40"]
+        assert "(the paper states none)" in made.checks[0].note
+        assert made.caption == "As drawn."
+    assert values_of("table", settings[1:], {}).are_papers
+
+
+def test_what_decides_a_printed_accuracy_is_the_papers_or_open() -> None:
+    """Rounds and steps of a training decide its accuracy, and what is attacked in it."""
+    decide = {"num_rounds", "num_epochs", "learning_rate", "rounds_before"}
+    printing = {"table3", "table4", "table5", "fig9", "fig8_2021"}
+    seen = set()
+    for rows in ITEMS.values():
+        for name in printing & set(rows):
+            for setting in rows[name].settings:
+                if setting.name in decide:
+                    seen.add(setting.name)
+                    assert setting.is_open or setting.paper is not None, (name, setting)
+    assert seen == decide
+
+
 def test_a_claim_of_ours_is_never_a_hit_or_a_miss_of_the_paper() -> None:
     fails = state("more than asked", False, ours="less")
     assert (fails.verdict, fails.as_made) == ("ours", "differs")
