@@ -198,6 +198,7 @@ def test_what_theorem_2_errs_in() -> None:
 def test_training_must_stay_below_the_bound(gap: float, verdicts: list[str]) -> None:
     frame = pd.DataFrame(
         {
+            "E": 1,
             "T": t,
             "p": p,
             "C": 4 - 2 * p,
@@ -211,9 +212,33 @@ def test_training_must_stay_below_the_bound(gap: float, verdicts: list[str]) -> 
         for p in (0.0, 0.5)
         for rounds in (10, 60)
     )
-    values = values_of_item("multiround.theorem2", fast=True)
+    values = values_of_item("multiround.theorem2", fast=True, local_steps=(1,))
     checks = itertools.islice(convergence._checks(Context(0, True), frame, values), 3)
     assert [check.verdict for check in checks] == verdicts
+
+
+@pytest.mark.parametrize(
+    ("gaps", "verdict"),
+    [
+        ((0.4, 0.1, 0.05), "reproduced"),  # four and eight steps: as many fewer rounds
+        ((0.4, 0.11, 0.05), "undecided"),
+        ((0.4, 0.4, 0.4), "our reading"),
+    ],
+)
+def test_local_steps_count_as_rounds_where_the_gap_falls_as_they_say(
+    gaps: tuple[float, ...], verdict: str
+) -> None:
+    frame = pd.DataFrame(
+        {"E": steps, "T": t, "p": p, "C": 4.0, "rounds": rounds, "gap": gap}
+        | {"error": 0.01, "corrected": 9.0}
+        for steps, gap in zip((1, 4, 8), gaps, strict=True)
+        for t, p in ((1, 0.0), (2, 0.5))
+        for rounds in (10, 60)
+    )
+    values = values_of_item("multiround.theorem2", local_steps=(1, 4, 8))
+    check = convergence._local_steps(frame, values)
+    assert check.verdict == verdict
+    assert "E = 4: " in check.ours
 
 
 @pytest.mark.parametrize(
