@@ -6,6 +6,7 @@ Exact chains, all families, right verdicts.
 from __future__ import annotations
 
 import itertools
+import math
 import random
 from collections import Counter
 from fractions import Fraction
@@ -185,6 +186,27 @@ def test_what_theorem_2_errs_in() -> None:
     wanted = np.var(means) / np.var(values)
     assert convergence.drawing_variance(0, 8, 4, 2) == pytest.approx(wanted)
     assert wanted == pytest.approx(2 * (8 - 4) / (4 * (8 - 2)))
+
+
+def test_equation_24_holds_with_t_as_the_next_step() -> None:
+    """The worst of (23), in fractions, below (24) with t = j + 1, and not with j + 9."""
+    generator = np.random.default_rng(1)
+    is_sharp = False
+    for _ in range(20):
+        mu, ratio, start, variance = (
+            Fraction(int(each), 10) for each in generator.integers(1, 40, 4)
+        )
+        gamma = 8 * (1 + ratio)  # 8 rho / mu, rho above mu
+        distance = start
+        for j in range(60):
+            rate = 2 / (mu * (gamma + j))
+            distance = (1 - rate * mu) * distance + variance * rate**2
+            bound = 4 * variance / mu**2 + gamma * start
+            assert distance <= bound / (gamma + (j + 1) - 1)
+            is_sharp |= distance > bound / (gamma + (j + 9) + 8 - 1)
+            # exact fractions grow: rounded upwards, which only raises what is bounded
+            distance = Fraction(math.ceil(distance * 10**12), 10**12)
+    assert is_sharp
 
 
 @pytest.mark.parametrize(

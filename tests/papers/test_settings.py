@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from small import small_values
 
 import mrsa_jax as mj
 import mrsa_papers
@@ -263,66 +264,6 @@ def test_a_sweep_refuses_what_is_no_item(
     (tmp_path / "items.toml").write_text(f'command = "{command}"\n[grid]\nseed = [0]\n')
     with pytest.raises(mj.ConfigurationError, match=message):
         mj.study.sweep(tmp_path / "items.toml", out=tmp_path / "out")
-
-
-_POPULATION = {
-    "num_clients": 12,
-    "cohort_size": 4,
-    "privacy_targets": (2,),
-    "dropout_rates": (0.0, 0.3),
-    "num_rounds": 9,
-}
-# values that only some combinations of settings allow
-_TOGETHER: dict[str, dict[str, Any]] = {
-    "heterosag.matrices": {
-        "num_groups": (4, 7),
-        "subgroups": (2, 3),
-        "hybrid_threshold": 3,
-    },
-    "ccesa.theorem3": {"num_sizes": (150, 300), "total_rates": (0.02,)},
-    "ccesa.theorem4": {"num_sizes": (100, 300)},
-    "ccesa.fig3": {"num_sizes": (150, 250), "total_rates": (0.02,)},
-    "ccesa.tableg2": {"num_sizes": (150, 250), "total_rates": (0.02,)},
-    "ccesa.proposition1": {"num_sizes": (150, 250), "total_rates": (0.02,)},
-    "ccesa.table1": {"num_sizes": (150, 300), "total_rate": 0.05},
-    "ccesa.bandwidth": {"num_sizes": (150, 250)},
-    "multiround.table1": _POPULATION,
-    "multiround.fig2": {"num_clients": 12, "cohort_size": 6, "privacy_target": 3},
-    "multiround.fig3": _POPULATION,
-    "multiround.theorem1": _POPULATION | {"privacy_target": 2},
-    "multiround.theorem2": {"num_clients": 6, "cohort_size": 2, "num_rounds": 5}
-    | {"privacy_targets": (2,)},
-    "multiround.remark7": _POPULATION,
-    "multiround.fig4a": _POPULATION,
-    "multiround.echelon": _POPULATION | {"privacy_target": 2},
-    "multiround.fig4b": _POPULATION,
-    "multiround.fig4c": _POPULATION,
-    "multiround.fig5a": _POPULATION,
-    "multiround.theorem3": {"populations": ("6:2", "9:3")},
-    "multiround.early_leaks": _POPULATION,
-}
-
-
-def small_values(target: str) -> dict[str, Any]:
-    """Return a value of each setting of an item that is not its default."""
-    ((paper, name),) = check_targets(target)
-    return {
-        each.name: _TOGETHER.get(target, {}).get(each.name, _small(each))
-        for each in ITEMS[paper][name].settings
-    }
-
-
-def _small(setting: Setting) -> Any:
-    """Return a legal value of a setting by its kind, other than the default."""
-    if setting.kind == "flag":
-        return not setting.value
-    is_list = isinstance(setting.value, tuple)
-    default = setting.value[0] if is_list else setting.value
-    least = {"several": 2, "whole": 1, "natural": 0}.get(setting.kind, 0.25)
-    low = least if setting.low is None else setting.low
-    tried = (low, low + 1, low + 0.25) if not setting.choices else setting.choices
-    value = next(one for one in tried if one != default)
-    return (value,) if is_list else value
 
 
 def _weight(target: str) -> Any:

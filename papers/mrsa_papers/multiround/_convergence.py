@@ -56,7 +56,8 @@ def convergence(context: Context, settings: Values) -> Found:
         f"{settings.cohort_size} in a round, E = {first} (SGD steps) unless stated, "
         "with blocks of T that share their data's centre; equal dropout rates p, "
         f"{settings.num_trials} trials. Solid: "
-        "mean gap to the least loss. Dashed: (8) as printed, C by Theorem 1.",
+        "mean gap to the least loss. Dashed: (8) as printed, C by Theorem 1; the t of "
+        "(24), which the paper does not define, is read as j + 1.",
     )
 
 
