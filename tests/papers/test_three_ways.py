@@ -14,7 +14,13 @@ from mrsa_jax.cli import main
 from mrsa_papers import ITEMS, check_targets
 from mrsa_papers._functions import item_function
 
-_CHEAP = ("ccesa.tableg2", "heterosag.expansion", "multiround.fig2")
+_CHEAP = (
+    *("ccesa.bandwidth", "ccesa.proposition1", "ccesa.tableg2"),
+    *("ccesa.theorem2", "ccesa.theorem3", "ccesa.theorem4"),
+    *("heterosag.byzantine_bound", "heterosag.examples", "heterosag.expansion"),
+    *("heterosag.theorem1", "heterosag.theorem3", "heterosag.theorem4"),
+    *("multiround.early_leaks", "multiround.fig2", "multiround.theorem3"),
+)
 _TIMED = ("ccesa.table2",)  # what it finds are times
 
 
