@@ -32,6 +32,8 @@ from mrsa_watch._base.errors import require
 from mrsa_watch._base.html import counted
 
 if TYPE_CHECKING:
+    import xarray as xr
+
     from mrsa_jax.study.sweeps import Plan
 
 
@@ -45,6 +47,7 @@ class SweepCommand:
       rounds = 500
       trials = 100
       keep = ["first_exposure", "status"]     # also "skipped", "expected_fairness_gap"
+      best_over = { axis = "privacy_target", by = "aggregation_cardinality" }
       [population]
       num_clients = 120
       [grid]                                  # crossed with each other, in this order
@@ -129,7 +132,13 @@ def run_sweep_command(command: SweepCommand) -> int:
         done = sweeps.complete(
             plan, bars, workers=command.workers, scheduler=command.scheduler
         )
-    _show_results(command, done, sweep.size, sweep.out, time.perf_counter() - start)
+    seconds = time.perf_counter() - start
+    best = None
+    if sweep.best_over is not None:
+        from mrsa_jax.study import open_study
+
+        best = open_study(sweep.out)
+    _show_results(command, done, sweep.size, sweep.out, seconds, best)
     return 0
 
 
@@ -218,12 +227,22 @@ def _standing(content: dict[str, Any]) -> list[str]:
 
 
 def _show_results(
-    command: SweepCommand, done: int, cells: int, out: Any, seconds: float | None = None
+    command: SweepCommand,
+    done: int,
+    cells: int,
+    out: Any,
+    seconds: float | None = None,
+    best: xr.Dataset | None = None,
 ) -> None:
+    from mrsa_jax.study import sweeps
+
     if command.json:
-        more = {} if seconds is None else {"seconds": seconds}
+        more: dict[str, Any] = {} if seconds is None else {"seconds": seconds}
+        if best is not None:
+            more["best_over"] = list(sweeps.best_rows(best.mrsa.best_over()))
         print_json({"out": str(out), "done": done, "cells": cells} | more)
         return
     took = "" if seconds is None else f", {seconds:.0f} s"
     words = f"{done} of {cells} cells are done{took}; mrsa-jax report {out} shows them"
-    print_words(output_console(), words)
+    chosen = () if best is None else sweeps.best_sentences(best)
+    print_words(output_console(), "\n".join((words, *chosen)))

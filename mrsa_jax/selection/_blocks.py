@@ -337,9 +337,9 @@ def batch_partitioning(
             among those fully available, ties uniform, the other K/T - 1 blocks uniform
             among the rest; "uniform" (lambda = 0, meant for equal dropout rates): any,
             uniformly; "greedy" (ours, not in the paper): the K/T least used available
-            blocks, ties uniform; has a smaller F than "least_used" at unequal rates,
-            which is 0 only if rare blocks are available often enough, and the same for
-            T = K (docs/errata.md).
+            blocks, ties uniform; its F of eq. (6) was never above that of "least_used" at
+            unequal rates, and is 0 only if rare blocks are available often enough; the
+            same for T = K (docs/errata.md).
 
     Returns:
         A selector; T, K and the fairness mode are data, so sweeping them compiles

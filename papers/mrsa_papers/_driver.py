@@ -395,7 +395,7 @@ def _item(target: Target, context: Context, chosen: Mapping[str, Any]) -> Item:
     item = Item(name, row.title, *parts)
     # data first: a claim that holds on other data is lowered again by other settings
     item = on_other_data(item) if all(_data_words(context, row)) else item
-    return at_other_settings(item, values.missed)
+    return at_other_settings(item, values.missed, values.unstated)
 
 
 def _data_words(context: Context, row: Row) -> tuple[str, str]:

@@ -280,7 +280,11 @@ def test_a_printed_error_stands_beside_the_papers_own_data_alone(
 ) -> None:
     monkeypatch.setattr(items, "is_data_of", lambda dataset, known: is_own)
     context = Context(0, True, dataset="digits")
-    number = items._printed(context, "cifar10", "6.715e-3")
+    values = values_of_item("multiround.fig9")
+    assert not items._printed(context, values, "cifar10", "6.715e-3")
+    # all of its values would be the paper's, had the paper stated the learning rate
+    monkeypatch.setattr(type(values), "are_papers", True)
+    number = items._printed(context, values, "cifar10", "6.715e-3")
     means = _errors(random=[0.0067, 0.0069], two=[0.78, 0.79])
     check = items._recovered(means, "x", number)
     assert check.paper.endswith("the server reconstructs all updates")

@@ -6,6 +6,7 @@ Exact chains, all families, right verdicts.
 from __future__ import annotations
 
 import itertools
+import math
 import random
 from collections import Counter
 from fractions import Fraction
@@ -187,6 +188,27 @@ def test_what_theorem_2_errs_in() -> None:
     assert wanted == pytest.approx(2 * (8 - 4) / (4 * (8 - 2)))
 
 
+def test_equation_24_holds_with_t_as_the_next_step() -> None:
+    """The worst of (23), in fractions, below (24) with t = j + 1, and not with j + 9."""
+    generator = np.random.default_rng(1)
+    is_sharp = False
+    for _ in range(20):
+        mu, ratio, start, variance = (
+            Fraction(int(each), 10) for each in generator.integers(1, 40, 4)
+        )
+        gamma = 8 * (1 + ratio)  # 8 rho / mu, rho above mu
+        distance = start
+        for j in range(60):
+            rate = 2 / (mu * (gamma + j))
+            distance = (1 - rate * mu) * distance + variance * rate**2
+            bound = 4 * variance / mu**2 + gamma * start
+            assert distance <= bound / (gamma + (j + 1) - 1)
+            is_sharp |= distance > bound / (gamma + (j + 9) + 8 - 1)
+            # exact fractions grow: rounded upwards, which only raises what is bounded
+            distance = Fraction(math.ceil(distance * 10**12), 10**12)
+    assert is_sharp
+
+
 @pytest.mark.parametrize(
     ("gap", "verdicts"),
     [
@@ -198,6 +220,7 @@ def test_what_theorem_2_errs_in() -> None:
 def test_training_must_stay_below_the_bound(gap: float, verdicts: list[str]) -> None:
     frame = pd.DataFrame(
         {
+            "E": 1,
             "T": t,
             "p": p,
             "C": 4 - 2 * p,
@@ -211,9 +234,33 @@ def test_training_must_stay_below_the_bound(gap: float, verdicts: list[str]) -> 
         for p in (0.0, 0.5)
         for rounds in (10, 60)
     )
-    values = values_of_item("multiround.theorem2", fast=True)
+    values = values_of_item("multiround.theorem2", fast=True, local_steps=(1,))
     checks = itertools.islice(convergence._checks(Context(0, True), frame, values), 3)
     assert [check.verdict for check in checks] == verdicts
+
+
+@pytest.mark.parametrize(
+    ("gaps", "verdict"),
+    [
+        ((0.4, 0.1, 0.05), "reproduced"),  # four and eight steps: as many fewer rounds
+        ((0.4, 0.11, 0.05), "undecided"),
+        ((0.4, 0.4, 0.4), "our reading"),
+    ],
+)
+def test_local_steps_count_as_rounds_where_the_gap_falls_as_they_say(
+    gaps: tuple[float, ...], verdict: str
+) -> None:
+    frame = pd.DataFrame(
+        {"E": steps, "T": t, "p": p, "C": 4.0, "rounds": rounds, "gap": gap}
+        | {"error": 0.01, "corrected": 9.0}
+        for steps, gap in zip((1, 4, 8), gaps, strict=True)
+        for t, p in ((1, 0.0), (2, 0.5))
+        for rounds in (10, 60)
+    )
+    values = values_of_item("multiround.theorem2", local_steps=(1, 4, 8))
+    check = convergence._local_steps(frame, values)
+    assert check.verdict == verdict
+    assert "E = 4: " in check.ours
 
 
 @pytest.mark.parametrize(

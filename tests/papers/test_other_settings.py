@@ -10,171 +10,10 @@ from typing import Any
 
 import pytest
 from inside import values_of_item
+from small import LONG, OTHERS, SLOW
 
 import mrsa_jax as mj
 from mrsa_papers import ITEMS, Item, check_targets, remake
-
-_SMALL_ROUNDS = {"num_sizes": [2], "largest_at_threshold_2": 3}
-OTHERS: dict[str, dict[str, Any]] = {
-    "ccesa.theorem1": _SMALL_ROUNDS,
-    "ccesa.theorem2": _SMALL_ROUNDS,
-    "ccesa.theorem3": {"num_sizes": [50, 500], "total_rates": [0.02]},
-    "ccesa.theorem4": {"num_sizes": [50, 90], "total_rates": [0.02]},
-    "ccesa.tableg2": {"num_sizes": [120], "total_rates": [0.02]},
-    "ccesa.proposition1": {"num_sizes": [120], "total_rates": [0.02]},
-    "ccesa.bandwidth": {"num_sizes": [120, 150]},
-    "ccesa.remark4": {"num_sizes": [100, 200], "total_rates": [0.05]},
-    "heterosag.matrices": {
-        "num_groups": [4, 7],
-        "subgroups": [2, 3],
-        "hybrid_threshold": 3,
-    },
-    "heterosag.examples": {
-        "levels": [2, 4],
-        "ring_sizes": [4, 5],
-        "modulus": 5,
-        "subgroups": [2, 2, 1, 1],
-        "subgroup_size": 4,
-        "hybrid_threshold": 3,
-    },
-    "heterosag.theorem1": {"num_groups": [3, 7]},
-    "heterosag.theorem3": {
-        "num_subgroups": [3, 6],
-        "most_groups": 2,
-        "subgroups": [3, 2, 2],
-        "hybrid_threshold": 4,
-    },
-    "heterosag.expansion": {"levels": [2, 5], "num_summed": [14, 100]},
-    "heterosag.theorem4": {
-        "subgroup_sizes": [3],
-        "dropout_rates": [0.3],
-        "num_subgroups": 2,
-        "num_trials": 1_000,
-    },
-    "heterosag.byzantine_bound": {
-        "most_groups": 9,
-        "num_groups": 9,
-        "num_byzantine": 2,
-        "trim": 0.4,
-        "hybrid_threshold": 4,
-    },
-    "heterosag.costs": {
-        "num_clients": [30, 60],
-        "subgroup_sizes": [3, 6],
-        "dims": [1_000, 5_000],
-        "subgroup_size": 3,
-        "dim": 1_000,
-    },
-}
-"""Another value of every setting of items that take less than a second."""
-
-_TRAINING = {"num_rounds": 2, "num_seeds": 2, "learning_rate": 0.2, "batch_size": 5}
-_EXPERIMENT = _TRAINING | {
-    "levels": [2, 4, 8],
-    "group_size": 5,
-    "clip": 0.1,
-    "num_epochs": 2,
-    "evaluate_every": 1,
-}
-LONG: dict[str, dict[str, Any]] = {
-    "ccesa.fig3": {"num_sizes": [120], "total_rates": [0.02], "num_trials": 500},
-    "ccesa.table1": {
-        "num_sizes": [60, 120],
-        "total_rate": 0.05,
-        "dim": 1_000,
-        "num_trials": 4,
-    },
-    "ccesa.table2": {
-        "num_sizes": [30],
-        "total_rates": [0.0],
-        "dim": 100,
-        "modulus_bits": 20,
-        "num_repeats": 1,
-    },
-    "ccesa.fig4": _TRAINING
-    | {
-        "num_clients": 120,
-        "total_rate": 0.05,
-        "probabilities": [0.7],
-        "simulated_probabilities": [0.9],
-        "model": "logistic",
-        "evaluate_every": 1,
-        "num_trials": 20,
-        "shards_per_client": 1,
-        "momentum": 0.3,
-        "num_epochs": 1,
-        "clip": 2.0,
-    },
-    "ccesa.figb1": _TRAINING
-    | {
-        "num_clients": 30,
-        "total_rates": [0.05],
-        "sufficient_probability": 0.8,
-        "probabilities": [0.6],
-        "simulated_probabilities": [0.95],
-        "threshold": 12,
-        "samples_per_client": 4,
-        "model": "mlp",
-        "num_rounds": 1,
-        "num_seeds": 1,
-        "evaluate_every": 1,
-        "num_trials": 200,
-        "num_epochs": 2,
-        "clip": 2.0,
-    },
-    "ccesa.fig2": _TRAINING
-    | {
-        "num_clients": 30,
-        "connection_probability": 0.6,
-        "threshold": 12,
-        "samples_per_client": 4,
-        "num_seeds": 1,
-        "num_steps": 10,
-        "num_trials": 100,
-        "smoothness": 0.0,
-        "num_epochs": 20,
-    },
-    "ccesa.table3": {
-        "num_clients": 6,
-        "num_train": [5_000],
-        "sum_sizes": [3],
-        "connection_probability": 0.7,
-        "num_seeds": 1,
-        "num_epochs": 5,
-        "num_shadows": 4,
-        "num_ratio_shadows": 8,
-        "learning_rate": 0.2,
-        "batch_size": 5,
-    },
-    "heterosag.error_bounds": {
-        "levels": [2, 4, 4, 16],
-        "group_size": 3,
-        "dim": 1_000,
-        "hybrid_thresholds": [2],
-        "equal_levels": [3],
-        "num_trials": 10,
-        "most_groups": 2,
-        "most_subgroups": 2,
-    },
-    "heterosag.fig3a": _EXPERIMENT
-    | {
-        "num_spread_seeds": 1,
-        "num_clip_seeds": 1,
-        "clip_factors": [0.5],
-        "model": "logistic",
-    },
-    "heterosag.fig3b": _EXPERIMENT
-    | {
-        "byzantine_clients": [0, 5],
-        "std": 0.5,
-        "model": "mlp",
-        "num_seeds": 1,
-        "batch_size": 40,
-    },
-}
-
-
-_SLOW = ("ccesa.figb1", "heterosag.fig3b")  # ten seconds
 
 
 def test_every_item_with_settings_is_tried() -> None:
@@ -192,7 +31,7 @@ def test_an_item_runs_at_other_values_of_all_its_settings(target: str) -> None:
 @pytest.mark.parametrize(
     "target",
     [
-        pytest.param(target, marks=pytest.mark.slow) if target in _SLOW else target
+        pytest.param(target, marks=pytest.mark.slow) if target in SLOW else target
         for target in sorted(LONG)
     ],
 )

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from small import small_values
 
 import mrsa_jax as mj
 import mrsa_papers
@@ -83,6 +84,51 @@ def test_a_printed_number_stands_only_next_to_its_settings() -> None:
     assert "rounds_before: 60 (the paper: 1460)" in fewer.checks[0].note
     assert "rounds_before: 60 (the paper: 1460)" in fewer.caption
     assert verdicts(rounds_before=1460, num_clients=60)[:2] == ["other settings"] * 2
+
+
+def test_a_setting_that_the_paper_leaves_open_compares_no_number() -> None:
+    """No value of it is the paper's: a claim without a number is judged all the same."""
+    settings = (
+        Setting.of("num_rounds", {"value": 50, "fast": 24, "open": True}),
+        Setting.of("num_trials", {"value": 40, "ours": True}),
+    )
+    assert "the paper states none, though its numbers depend on it" in settings[0].help
+    checks = (
+        state("accuracy", True, paper="98.21", ours="97.9"),
+        state("worst", True, paper="partition", ours="partition"),
+        state("sets", True, paper="190", ours="190", depends=()),
+        state("trials", True, paper="40", ours="40", depends=("num_trials",)),
+    )
+    item = Item("table", "", checks, None, "As drawn.")  # type: ignore[arg-type]
+    for given in ({}, {"num_rounds": 1000}):
+        values = values_of("table", settings, given)
+        assert not values.missed
+        assert not values.are_papers
+        made = at_other_settings(item, values.missed, values.unstated)
+        assert [check.verdict for check in made.checks] == [
+            "other settings",
+            "reproduced",
+            "reproduced",
+            "reproduced",
+        ]
+        assert [check.paper for check in made.checks] == ["", "partition", "190", "40"]
+        assert "(the paper states none)" in made.checks[0].note
+        assert made.caption == "As drawn."
+    assert values_of("table", settings[1:], {}).are_papers
+
+
+def test_what_decides_a_printed_accuracy_is_the_papers_or_open() -> None:
+    """Rounds and steps of a training decide its accuracy, and what is attacked in it."""
+    decide = {"num_rounds", "num_epochs", "learning_rate", "rounds_before"}
+    printing = {"table3", "table4", "table5", "fig9", "fig8_2021"}
+    seen = set()
+    for rows in ITEMS.values():
+        for name in printing & set(rows):
+            for setting in rows[name].settings:
+                if setting.name in decide:
+                    seen.add(setting.name)
+                    assert setting.is_open or setting.paper is not None, (name, setting)
+    assert seen == decide
 
 
 def test_a_claim_of_ours_is_never_a_hit_or_a_miss_of_the_paper() -> None:
@@ -218,66 +264,6 @@ def test_a_sweep_refuses_what_is_no_item(
     (tmp_path / "items.toml").write_text(f'command = "{command}"\n[grid]\nseed = [0]\n')
     with pytest.raises(mj.ConfigurationError, match=message):
         mj.study.sweep(tmp_path / "items.toml", out=tmp_path / "out")
-
-
-_POPULATION = {
-    "num_clients": 12,
-    "cohort_size": 4,
-    "privacy_targets": (2,),
-    "dropout_rates": (0.0, 0.3),
-    "num_rounds": 9,
-}
-# values that only some combinations of settings allow
-_TOGETHER: dict[str, dict[str, Any]] = {
-    "heterosag.matrices": {
-        "num_groups": (4, 7),
-        "subgroups": (2, 3),
-        "hybrid_threshold": 3,
-    },
-    "ccesa.theorem3": {"num_sizes": (150, 300), "total_rates": (0.02,)},
-    "ccesa.theorem4": {"num_sizes": (100, 300)},
-    "ccesa.fig3": {"num_sizes": (150, 250), "total_rates": (0.02,)},
-    "ccesa.tableg2": {"num_sizes": (150, 250), "total_rates": (0.02,)},
-    "ccesa.proposition1": {"num_sizes": (150, 250), "total_rates": (0.02,)},
-    "ccesa.table1": {"num_sizes": (150, 300), "total_rate": 0.05},
-    "ccesa.bandwidth": {"num_sizes": (150, 250)},
-    "multiround.table1": _POPULATION,
-    "multiround.fig2": {"num_clients": 12, "cohort_size": 6, "privacy_target": 3},
-    "multiround.fig3": _POPULATION,
-    "multiround.theorem1": _POPULATION | {"privacy_target": 2},
-    "multiround.theorem2": {"num_clients": 6, "cohort_size": 2, "num_rounds": 5}
-    | {"privacy_targets": (2,)},
-    "multiround.remark7": _POPULATION,
-    "multiround.fig4a": _POPULATION,
-    "multiround.echelon": _POPULATION | {"privacy_target": 2},
-    "multiround.fig4b": _POPULATION,
-    "multiround.fig4c": _POPULATION,
-    "multiround.fig5a": _POPULATION,
-    "multiround.theorem3": {"populations": ("6:2", "9:3")},
-    "multiround.early_leaks": _POPULATION,
-}
-
-
-def small_values(target: str) -> dict[str, Any]:
-    """Return a value of each setting of an item that is not its default."""
-    ((paper, name),) = check_targets(target)
-    return {
-        each.name: _TOGETHER.get(target, {}).get(each.name, _small(each))
-        for each in ITEMS[paper][name].settings
-    }
-
-
-def _small(setting: Setting) -> Any:
-    """Return a legal value of a setting by its kind, other than the default."""
-    if setting.kind == "flag":
-        return not setting.value
-    is_list = isinstance(setting.value, tuple)
-    default = setting.value[0] if is_list else setting.value
-    least = {"several": 2, "whole": 1, "natural": 0}.get(setting.kind, 0.25)
-    low = least if setting.low is None else setting.low
-    tried = (low, low + 1, low + 0.25) if not setting.choices else setting.choices
-    value = next(one for one in tried if one != default)
-    return (value,) if is_list else value
 
 
 def _weight(target: str) -> Any:

@@ -16,7 +16,13 @@ import numpy as np
 
 from mrsa_jax import plotting
 from mrsa_jax.study import _cite
-from mrsa_jax.study.publishing import _points, _report, _report_sweep, _summary
+from mrsa_jax.study.publishing import (
+    _best,
+    _points,
+    _report,
+    _report_sweep,
+    _summary,
+)
 from mrsa_jax.study.publishing._explorer import Explorer, explorer
 from mrsa_jax.study.settings._attributes import attributes, with_attributes
 from mrsa_jax.study.settings._config import scheme_label
@@ -166,8 +172,43 @@ class StudyAccessor:
     def sentences(self) -> tuple[str, ...]:
         """Say in plain sentences what the results show."""
         results = self._checked()
-        said = _points.sweep_sentences if self.is_sweep else _summary.sentences
-        return said(results)
+        if not self.is_sweep:
+            return _summary.sentences(results)
+        return _points.sweep_sentences(results) + _best.best_sentences(results)
+
+    def best_over(
+        self,
+        axis: str | None = None,
+        *,
+        by: str | None = None,
+        least: bool | None = None,
+    ) -> xr.Dataset:
+        """Return the best value along an axis of a sweep, for each point of the others.
+
+        As the best learning rate of each scheme. The best value has the best mean over
+        the repetitions, which are trials and places on an axis of seeds; how far these
+        decide the choice is part of the result.
+
+        Args:
+            axis: The axis, or a setting along it; None for that of the study's
+                `best_over`.
+            by: A number of each point or trial; None for the study's, or the accuracy. A
+                number that is missing at a complete point, as that of a training that
+                diverged, is worse than any other.
+            least: Whether less of it is better; None for the study's, or False.
+
+        Returns:
+            A data set over the other axes. `best` is the value, `mean` the quantity's
+            mean there, `share` the share of the repetitions in which this value is the
+            best by itself, `certainty` the share of bootstrap draws of the repetitions
+            in which it has the best mean (nan of one), `compared` the number of values
+            that were complete.
+
+        Raises:
+            ConfigurationError: For an unknown axis or quantity, with the nearest known
+                one.
+        """
+        return _best.best_over(self._checked(), axis, by=by, least=least)
 
     def cite(self) -> str:
         """Return BibTeX of the papers, data and software behind the results."""

@@ -17,6 +17,7 @@ from mrsa_jax.plotting.points import (
     quantity,
 )
 from mrsa_jax.study.publishing import _page, _points, _report
+from mrsa_jax.study.publishing._best import best_sentences
 from mrsa_jax.study.publishing._explorer import linked
 from mrsa_jax.study.publishing._page import Section
 from mrsa_jax.study.publishing._points import cost_charts
@@ -238,7 +239,8 @@ def sweep_page(manifest: Mapping[str, Any], results: xr.Dataset) -> str:
     axes = config.get("axes", ())
     swept = str(manifest.get("swept", ""))
     parts, series = _measured(results, table) if len(table) else ([], [])
-    findings = Section("Findings", _page.paragraphs(_points.sweep_sentences(results)))
+    said = _points.sweep_sentences(results) + best_sentences(results)
+    findings = Section("Findings", _page.paragraphs(said))
     sizes = " x ".join(
         _counted(results.sizes[name], name) for name in _points.axes_of(results)
     )

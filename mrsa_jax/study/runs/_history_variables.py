@@ -212,6 +212,16 @@ def known_before(
     )
 
 
+def shares_variables(gaps: Sequence[tuple[float, float]]) -> dict[str, Any]:
+    """Return F of eq. (6) and its error of each scheme; nan where unknown."""
+    return {
+        name: ("scheme", np.asarray(values), about.facts)
+        for (name, about), values in zip(
+            VARIABLES["shares"].items(), zip(*gaps, strict=True), strict=True
+        )
+    }
+
+
 def point_values(
     config: Config, available: Availability | None, rates: Any
 ) -> dict[str, np.ndarray]:

@@ -31,6 +31,7 @@ from mrsa_jax.study.runs._history_variables import (
     history_values,
     known_before,
     scheme_variables,
+    shares_variables,
     stacked_by_scheme,
     study_variables,
 )
@@ -423,13 +424,7 @@ def compare(
         if quick:
             gap = _build.expected_fairness(selector, online, seed)
         gaps.append(gap)
-    variables = {
-        name: ("scheme", np.asarray(values), about.facts)
-        for (name, about), values in zip(
-            VARIABLES["shares"].items(), zip(*gaps, strict=True), strict=True
-        )
-    }
-    return results.assign(variables)
+    return results.assign(shares_variables(gaps))
 
 
 def from_histories(histories: Mapping[str, Any]) -> xr.Dataset:

@@ -22,6 +22,7 @@ from mrsa_jax.study.runs._history_variables import (
     kept_variable,
     known_before,
     nan_if_negative,
+    shares_variables,
     study_variables,
 )
 from mrsa_jax.study.runs._participation import log_of
@@ -42,6 +43,8 @@ from mrsa_jax.study.stores._runner import VARIABLES
 
 if TYPE_CHECKING:
     import xarray as xr
+
+    from mrsa_jax.availability import Availability
 
 Callback = Callable[[dict[str, Any]], None]
 
@@ -190,6 +193,7 @@ def train_schemes(
     with contextlib.ExitStack() as stack:
         beside = ThreadPoolExecutor(1)  # a training leaves a core idle
         stack.callback(beside.shutdown, cancel_futures=True)
+        _await_fairness(config, entries, available, beside)
         for number, entry in enumerate(entries, 1):
             is_last = number == len(entries)
             _train_one(setting, entry, checkpoints, callbacks, beside, is_last=is_last)
@@ -201,6 +205,24 @@ def train_schemes(
                 finished += 1
                 _report_early(early, before, axes, entries, finished)
     return _dataset(setting, entries, before, axes)
+
+
+def _await_fairness(
+    config: DemoConfig | TrainConfig,
+    entries: Sequence[_Entry],
+    available: Availability | None,
+    beside: ThreadPoolExecutor,
+) -> None:
+    """Have F of eq. (6) computed of the schemes of which it takes about a second."""
+    # it is unknown of clients who are lost inside rounds
+    if available is None or not config.protocol.is_plain:
+        return
+    for entry in entries:
+        selector = _build.build_selector(entry.scheme, config.population)
+        if _build.is_fairness_quick(selector, available):
+            entry.awaited["fairness"] = beside.submit(
+                _build.expected_fairness, selector, available, config.seed
+            )
 
 
 def _known(before: dict[str, Any], entries: Sequence[_Entry]) -> dict[str, Any]:
@@ -239,6 +261,8 @@ def _dataset(
     if segments is not None:
         trained |= segment_variables([entry.played for entry in entries])
         variables["upload_rate"] = ("client", segments.rates, {"units": "bit/s"})
+    unknown = (np.nan, np.nan)
+    variables |= shares_variables([each.get("fairness", unknown) for each in columns])
     measured, more_axes = _measured.variables(config, columns)
     # the number of rounds that were done at each test
     evaluated = columns[0]["evaluated_rounds"] + 1

@@ -11,3 +11,4 @@ from ._engine import (
 )
 from ._plan import Machine as Machine, Plan as Plan, plan_sweep as plan_sweep
 from ._store import SweepStore as SweepStore, check_sweep_output as check_sweep_output
+from ._sweep import best_rows as best_rows, best_sentences as best_sentences

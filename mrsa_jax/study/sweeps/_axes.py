@@ -83,6 +83,8 @@ class SweepConfig:
     trajectories: bool
     # None where nothing is asked for: as it was before it could be
     keep: tuple[str, ...] | None
+    # shown of the results, of which no point knows
+    best_over: dict[str, Any] | None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -115,6 +117,8 @@ class Sweep:
             sweep.
         trajectories: Keep what there is after each round, too.
         keep: Names of what else to keep of who took part.
+        best_over: The axis whose best value is shown for each point of the others, and
+            by which quantity; None for none.
         source: Text of the file.
     """
 
@@ -127,6 +131,7 @@ class Sweep:
     skip_impossible: bool = False
     trajectories: bool = False
     keep: tuple[str, ...] | None = None
+    best_over: dict[str, Any] | None = None
     source: str = ""
 
     @property
@@ -161,6 +166,7 @@ class Sweep:
             skip_impossible=self.skip_impossible,
             trajectories=self.trajectories,
             keep=self.keep,
+            best_over=self.best_over,
         )
 
     def settings_at(
@@ -293,8 +299,8 @@ def sweep_of(content: Mapping[str, Any]) -> Sweep:
 
     Args:
         content: Settings of one command (named by `command`, `"simulate"` when left
-            out), `grid` and `zip` tables of lists, `skip_impossible`, `trajectories`
-            and `keep`.
+            out), `grid` and `zip` tables of lists, `skip_impossible`, `trajectories`,
+            `keep` and `best_over`.
 
     Raises:
         ConfigurationError: For an unknown command or field (by its path in the file,
@@ -313,6 +319,7 @@ def sweep_of(content: Mapping[str, Any]) -> Sweep:
     keep = rest.pop("keep", [])
     good = isinstance(keep, list) and all(isinstance(one, str) for one in keep)
     require(good, "keep", "must be a list of names", keep)
+    best_over = rest.pop("best_over", None)
     grid, zips = rest.pop("grid", {}), rest.pop("zip", [])
     require(isinstance(grid, dict), "grid", "must be a table of lists", grid)
     one_table = isinstance(zips, dict)
@@ -336,6 +343,8 @@ def sweep_of(content: Mapping[str, Any]) -> Sweep:
             _axis(kind, where, _flat_fields(kind.settings, table, where), title)
         )
     check_axes(axes)
+    if best_over is not None:
+        _check_best_over(best_over, axes)
     base: Any = from_dict(kind.settings, rest, "")
     tracked = getattr(base, "track", ())
     rule = (
@@ -351,8 +360,26 @@ def sweep_of(content: Mapping[str, Any]) -> Sweep:
         out=pathlib.Path("results/sweep") if out is None else base.out,
         overwrite=bool(getattr(base, "overwrite", False)),
         keep=tuple(dict.fromkeys(keep)) or None,
+        best_over=best_over,
         **flags,
     )
+
+
+def _check_best_over(best_over: Any, axes: list[Axis]) -> None:
+    """Raise unless `best_over` names an axis; its quantity is checked with the points."""
+    rule = "must be a table: { axis = ..., by = ..., least = true or false }"
+    require(isinstance(best_over, dict) and "axis" in best_over, "best_over", rule)
+    for name in best_over:
+        check_known(name, "best_over", ("axis", "by", "least"), "a field of best_over")
+    names = [axis.name for axis in axes]
+    fields = [field for axis in axes for field in axis.fields]
+    known = (*names, *fields)
+    check_known(best_over["axis"], "best_over.axis", known, "an axis of the sweep")
+    is_seed = best_over["axis"] == "seed"
+    require(not is_seed, "best_over.axis", "must not be an axis of seeds", "seed")
+    is_flag = isinstance(best_over.get("least", False), bool)
+    rule = "must be true or false"
+    require(is_flag, "best_over.least", rule, best_over.get("least"))
 
 
 def _flat_fields(

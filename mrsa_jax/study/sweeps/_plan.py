@@ -23,7 +23,7 @@ from mrsa_jax.study.stores._view import CELL, num_files
 from mrsa_jax.study.sweeps._axes import Point, Sweep
 from mrsa_jax.study.sweeps._keys import COMPUTES_ALIKE, RANGED, Identities, Identity
 from mrsa_jax.study.sweeps._store import SweepStore
-from mrsa_watch._base.errors import ConfigurationError, require
+from mrsa_watch._base.errors import ConfigurationError, check_known, require
 from mrsa_watch._base.html import counted
 
 _SHOWN = 20  # causes of impossible cells in a message
@@ -401,6 +401,16 @@ def plan_sweep(sweep: Sweep, machine: Machine | None = None) -> Plan:
             f"{rule}: {', '.join((*DETAILS, SHARES))} of who took part, or "
             f"{WEAK_PRIVACY}",
             name,
+        )
+    if sweep.best_over is not None:
+        numbers = [
+            name
+            for name, variable in variables.items()
+            if set(variable.dims) <= {"trial"} and variable.dtype[:1] in "fi"
+        ]
+        rule = "a number of each point or trial"
+        check_known(
+            sweep.best_over.get("by", "accuracy"), "best_over.by", numbers, rule
         )
     inner = runner.sizes(configs)
     each = sum(

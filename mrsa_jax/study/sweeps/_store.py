@@ -143,7 +143,7 @@ class SweepStore:
                     _clear(path)
                 manifest = read_json(path / _MANIFEST)
                 grid = _shown(sweep, cells, variables, inner)
-                if not _shows(path, manifest, grid, cells):
+                if not _shows(sweep, manifest, grid, cells):
                     if manifest is not None:
                         _check_extends(sweep, manifest, cells)
                         _check_not_in_use(path)
@@ -278,7 +278,7 @@ def _lay_out(
 
 
 def _shows(
-    path: pathlib.Path,
+    sweep: Sweep,
     manifest: Mapping[str, Any] | None,
     grid: Any,
     cells: np.ndarray,
@@ -286,8 +286,10 @@ def _shows(
     """Return whether the folder is laid out like this, and undamaged."""
     if manifest is None or manifest.get("view") != grid:
         return False
+    if manifest.get("config", {}).get("best_over") != sweep.best_over:
+        return False
     try:
-        return np.array_equal(cells_of(path, manifest), cells)
+        return np.array_equal(cells_of(sweep.out, manifest), cells)
     # cells that are missing or damaged are written again
     except ConfigurationError:
         return False

@@ -12,6 +12,10 @@ from typing import Any
 from mrsa_jax._core.floats import usual_floats
 from mrsa_jax.study._progress import Progress, checked_progress
 from mrsa_jax.study.publishing._accessor import open_study
+from mrsa_jax.study.publishing._best import (
+    best_rows as best_rows,
+    best_sentences as best_sentences,
+)
 from mrsa_jax.study.settings._load import plain_values
 from mrsa_jax.study.stores._runner import Machine
 from mrsa_jax.study.sweeps._axes import load_sweep, sweep_of
@@ -52,6 +56,8 @@ def sweep(
     Args:
         study: A TOML file, or what one holds: settings of `simulate` or `train` (named
             by `command`), and the axes in `grid` and `zip` (`mrsa-jax sweep --help`).
+            `best_over` names an axis whose best value is shown for each point of the
+            others.
             Numbers may be NumPy's, and lists arrays, tuples, ranges or series: the
             points are the same.
         out: Folder of the store; as the study says, or `results/sweep`, if left out.

@@ -242,7 +242,7 @@ def _labelled(
 ) -> Iterator[dict[str, Any]]:
     """Yield rows with the names of the tables and the printed values for these data."""
     columns = (PLAIN, SECAGG, ccesa_name(settings.connection_probability))
-    is_own = is_data_of(dataset, "cifar10")
+    is_own = settings.are_papers and is_data_of(dataset, "cifar10")
     for row in rows:
         size, method, scheme = (row.pop(name) for name in ("size", "method", "scheme"))
         printed_size = sizes[size]

@@ -229,6 +229,24 @@ class Experiment:
         """Return the clients of a seed, 0 and up."""
         return self.split(self.context.key(seed), self.context.images)
 
+    def parts_of_test(self, num_parts: int) -> data.ClientData:
+        """Return the test samples in equal random parts, for intervals over them.
+
+        Fewer than a part may be left over. Of fewer samples than parts, each is a part
+        and the other parts are empty.
+        """
+        images = self.context.images
+        count = len(images.test_labels)
+        size = max(1, count // num_parts)
+        # the same parts for all seeds; sets may be sorted by class
+        order = np.random.default_rng(0).permutation(count)[: num_parts * size]
+        indices = np.zeros((num_parts, size), np.int32)
+        indices.flat[: len(order)] = order
+        sizes = np.zeros(num_parts, np.int32)
+        sizes[: len(order) // size] = size
+        arrays = (images.test_inputs, images.test_labels, indices, sizes)
+        return data.ClientData(*map(jax.device_put, arrays), images.num_classes)
+
     def first_updates(self, seed: int) -> np.ndarray:
         """Return every client's update from the initial model, f32 [N, d]."""
         key, shape = self.context.key(seed), self.context.images.input_shape
@@ -258,6 +276,8 @@ class Experiment:
             dealt, rounds = training.client_data, len(training.history.cohorts)
             yield (dealt.inputs, dealt.labels, dealt.indices, dealt.sizes)
             yield (training.history, training.trainer, training.aggregator)
+            if training.client_test is not None:
+                yield training.client_test.sizes
             # a schedule is a function: its values are what counts
             if self.schedule is not None:
                 yield np.asarray([self.schedule(index) for index in range(rounds)])
@@ -269,6 +289,7 @@ class Experiment:
         aggregator: Any,
         clients: Sequence[data.ClientData],
         progress: Callable[[int, int], None] | None = None,
+        client_test: data.ClientData | None = None,
     ) -> list[federated.TrainingResult]:
         """Train on several seeds, as many side by side as fill the device.
 
@@ -279,6 +300,7 @@ class Experiment:
             aggregator: Secure aggregation.
             clients: Of each seed.
             progress: Called with the rounds that are trained, and with those to train.
+            client_test: Samples to test on in addition, in parts.
         """
         images = self.context.images
         # they share the model's program, so that many fill the device at once
@@ -292,6 +314,7 @@ class Experiment:
                 rate_schedule=self.schedule,
                 test=(images.test_inputs, images.test_labels),
                 evaluate_every=self.every,
+                client_test=client_test,
             )
             for dealt, history in zip(clients, histories, strict=True)
         ]

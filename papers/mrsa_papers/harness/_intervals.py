@@ -13,7 +13,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mrsa_jax._core.statistics import binomial_interval, half_interval
+from mrsa_jax._core.statistics import (
+    binomial_interval,
+    half_interval,
+    half_interval_of_two,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -181,6 +185,20 @@ def difference(first: Any, second: Any) -> Interval:
         # differences seed by seed, as what seeds share cancels
         100 * (np.asarray(first, np.float64) - np.asarray(second, np.float64))
     )
+
+
+def over_samples(gap: Interval, seeds: Any, parts: Any) -> Interval:
+    """Return a paired difference whose interval is over seeds and test samples.
+
+    Args:
+        gap: The difference over seeds alone, in points.
+        seeds: f64 [S], the difference of each seed, in points.
+        parts: f64 [S, G], the same on each part of the test samples.
+    """
+    if len(seeds) < 2:
+        return gap
+    half = half_interval_of_two(seeds, np.mean(parts, axis=0))
+    return dataclasses.replace(gap, half=half)
 
 
 def late_by(

@@ -160,7 +160,9 @@ _JUDGED: tuple[Verdict, ...] = (
 )
 
 
-def at_other_settings(item: Item, missed: Mapping[str, str]) -> Item:
+def at_other_settings(
+    item: Item, missed: Mapping[str, str], unstated: Mapping[str, str] | None = None
+) -> Item:
     """Lower an item's verdicts where a setting that the paper states is not met.
 
     A number that is found after fewer rounds is none of the paper's, whether it is like
@@ -171,6 +173,8 @@ def at_other_settings(item: Item, missed: Mapping[str, str]) -> Item:
     Args:
         item: The item as it was made.
         missed: Settings of the item that are not the paper's, in words by name.
+        unstated: Settings that the paper's numbers depend on and that it does not
+            state, likewise: no number is compared, while claims without one are.
 
     Examples:
         >>> near = state("error", True, paper="6.7e-3", ours="6.8e-3", tolerance="1e-3")
@@ -179,9 +183,9 @@ def at_other_settings(item: Item, missed: Mapping[str, str]) -> Item:
         >>> check.verdict, check.paper
         ('other settings', '')
     """
+    checks = tuple(_lowered(check, missed, unstated or {}) for check in item.checks)
     if not missed:
-        return item
-    checks = tuple(_lowered(check, missed) for check in item.checks)
+        return dataclasses.replace(item, checks=checks)
     words = "; ".join(missed.values())
     return dataclasses.replace(
         item,
@@ -190,19 +194,25 @@ def at_other_settings(item: Item, missed: Mapping[str, str]) -> Item:
     )
 
 
-def _lowered(check: Check, missed: Mapping[str, str]) -> Check:
+def _lowered(
+    check: Check, missed: Mapping[str, str], unstated: Mapping[str, str]
+) -> Check:
     """Lower a check whose settings are not the paper's."""
     if check.verdict == "ours":
         return check
-    depends = missed if check.depends is None else check.depends
-    why = [missed[name] for name in depends if name in missed]
+    has_number = any(letter.isdigit() for letter in check.paper)
+    differing = {**missed, **(unstated if has_number else {})}
+    depends = differing if check.depends is None else check.depends
+    why = [differing[name] for name in depends if name in differing]
     # a number of the paper stands only next to what was found at its settings
-    is_printed = bool(why) and any(letter.isdigit() for letter in check.paper)
+    is_printed = bool(why) and has_number
     if check.verdict not in _JUDGED:
         return dataclasses.replace(check, paper="") if is_printed else check
     if not why:
         return check
-    words = f"not at the paper's settings; {'; '.join(why)}"
+    is_missed = any(name in missed for name in depends)
+    words = "not at the paper's settings" if is_missed else "settings are left open"
+    words = f"{words}; {'; '.join(why)}"
     return dataclasses.replace(
         check,
         paper="" if is_printed else check.paper,

@@ -78,6 +78,8 @@ class Setting(NamedTuple):
         kind: Of one value, as `flags` has them.
         low: The least value; that of the kind where None.
         is_least: Whether more than the paper's is as good.
+        is_open: Whether the paper's numbers depend on it and the paper states no value,
+            so that no run can be compared with them.
         choices: All values, where they are names.
         repeats: Whether a list may hold a value again: one for each group or client.
     """
@@ -92,6 +94,7 @@ class Setting(NamedTuple):
     is_least: bool = False
     choices: tuple[str, ...] = ()
     repeats: bool = False
+    is_open: bool = False
 
     @classmethod
     def of(cls, name: str, row: Mapping[str, Any]) -> Setting:
@@ -112,13 +115,16 @@ class Setting(NamedTuple):
             name,
             value,
             values.get("fast", value),
-            None if values.get("ours") else values.get("paper", value),
+            None
+            if values.get("ours") or values.get("open")
+            else values.get("paper", value),
             values.get("help", HELP.get(name, "")),
             values.get("kind", _USUAL[type(single)]),
             values.get("low"),
             values.get("least", False),
             values.get("choices", ()),
             values.get("repeats", False),
+            values.get("open", False),
         )
 
     @property
@@ -146,7 +152,9 @@ class Setting(NamedTuple):
     def help(self) -> str:
         """Its words, its default, and where the paper's or the fast size's differ."""
         parts = [f"default: {shown(self.value)}"]
-        if self.paper is None:
+        if self.is_open:
+            parts.append("the paper states none, though its numbers depend on it")
+        elif self.paper is None:
             parts.append("the paper states none")
         elif self.paper != self.value:
             parts.append(f"the paper: {shown(self.paper)}")
@@ -220,6 +228,20 @@ class Values:
             for each in self._settings
             if not each.is_of_paper(self[each.name])
         }
+
+    @property
+    def unstated(self) -> dict[str, str]:
+        """The settings that printed numbers depend on and the paper does not state."""
+        return {
+            each.name: f"{each.name}: {shown(self[each.name])} (the paper states none)"
+            for each in self._settings
+            if each.is_open
+        }
+
+    @property
+    def are_papers(self) -> bool:
+        """Whether numbers that the paper printed are of these settings."""
+        return not self.missed and not self.unstated
 
 
 def values_of(

@@ -90,11 +90,7 @@ def more_clients(context: Context, settings: Values) -> Found:
         )
         for n, k in pairs
     )
-    frame = _frames(context, panels_of_pairs, settings.num_seeds)
-    is_same = _is_same(context, "fig8", settings)
-    read = claims.Reading(
-        context.fast, settings.num_seeds, settings.num_rounds, is_same
-    )
+    frame, read = _trained(context, "fig8", panels_of_pairs, settings)
     checks = [c for s in panels_of_pairs for c in claims.of_figure8(frame, s, read)]
     caption = _caption(context, "fig8", panels_of_pairs, settings, frame)
     return Found(tuple(checks), frame, caption)
@@ -114,7 +110,7 @@ def _check(settings: Values, clients: int, cohort: int, name: str) -> None:
 
 def _is_same(context: Context, item: str, settings: Values) -> bool:
     """Return whether published numbers are of these data and settings."""
-    return is_own(context.images, item) and not settings.missed
+    return settings.are_papers and is_own(context.images, item)
 
 
 def _table(
@@ -127,23 +123,19 @@ def _table(
     if splits[1].startswith("shards") and values.by_label:
         words = {"panel": f"{settings[1].panel}, rates by label", "dropouts": "label"}
         settings.append(dataclasses.replace(settings[1], **words))  # type: ignore[arg-type]
-    seeds = values.num_seeds
-    frame = _frames(context, settings, seeds)
-    is_same = _is_same(context, name, values)
+    frame, read = _trained(context, name, settings, values)
     published = [dict(zip(LABELS, row, strict=True)) for row in PUBLISHED[name]]
-    if is_same:
+    if read.is_own:
         # the published row of each point, which the legend shows
         named = zip(frame["panel"], frame["scheme"], strict=True)
         frame["published"] = [
             published[panel != "IID"][scheme] for panel, scheme in named
         ]
-    read = claims.Reading(context.fast, seeds, values.num_rounds, is_same)
     checks: list[Check] = [
         *claims.of_iid(frame, "IID", published[0], read),
         *claims.of_non_iid(frame, [s.panel for s in settings[1:]], published[1], read),
     ]
-    # the interval of two seeds would hold any accuracy
-    if is_same and not context.fast:
+    if read.is_own:
         for setting, row in zip(settings, published, strict=False):
             checks += claims.of_accuracies(frame, setting.panel, row)
     caption = _caption(context, name, settings, values, frame)
@@ -189,13 +181,27 @@ def _setting(
     )
 
 
-def _frames(context: Context, settings: Sequence[Setting], seeds: int) -> pd.DataFrame:
+def _trained(
+    context: Context, item: str, settings: Sequence[Setting], values: Values
+) -> tuple[pd.DataFrame, claims.Reading]:
+    """Train all panels; return their accuracies, and how they are to be read."""
     import pandas as pd
 
-    context.expect(training.rounds_to_train(settings, seeds))
-    return pd.concat(
-        [training.curves(context, s, seeds) for s in settings], ignore_index=True
+    context.expect(training.rounds_to_train(settings, values.num_seeds))
+    panels = [training.curves(context, each, values.num_seeds) for each in settings]
+    parts = {
+        (each.panel, scheme): late
+        for each, curves in zip(settings, panels, strict=True)
+        for scheme, late in curves.parts.items()
+    }
+    read = claims.Reading(
+        values.num_seeds,
+        values.num_rounds,
+        _is_same(context, item, values),
+        len(values.learning_rates) > 1,
+        parts,
     )
+    return pd.concat([each.frame for each in panels], ignore_index=True), read
 
 
 def _caption(
@@ -238,7 +244,9 @@ def _caption(
         f"Learning rate {first.rates[0]:g} for all schemes"
         if len(first.rates) == 1
         else f"Learning rate of each scheme: the best of {len(first.rates)} on one "
-        f"pilot seed, a choice that the intervals leave out ({_rates(frame)})"
+        "pilot seed, a choice that the intervals leave out; in brackets the share of "
+        "bootstrap draws of its test samples in which the same rate is the best "
+        f"({_rates(frame)})"
     )
     return (
         f"{where}. {_MODELS[first.model]}, {clients}dropout rates {spread} shuffled "
@@ -255,10 +263,15 @@ def _caption(
 
 def _rates(frame: pd.DataFrame) -> str:
     parts = []
+    columns = ["rate", "certainty of the rate"]
     for panel, rows in frame.groupby("panel", sort=False):
-        chosen = rows.groupby("scheme", sort=False)["rate"].first()
+        chosen = rows.groupby("scheme", sort=False)[columns].first()
         parts.append(
-            f"{panel}: " + ", ".join(f"{s} {rate:g}" for s, rate in chosen.items())
+            f"{panel}: "
+            + ", ".join(
+                f"{scheme} {rate:g} [{share:.2f}]"
+                for scheme, rate, share in chosen.itertuples()
+            )
         )
     return "; ".join(parts)
 

@@ -10,14 +10,16 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Literal
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Key
 
 from mrsa_jax import data, federated, quantize, secagg, selection
+from mrsa_jax._core.statistics import Best, best_of
 from mrsa_jax.availability import assign_rates, independent
 from mrsa_papers.harness._context import (
     RATES,
@@ -169,28 +171,64 @@ class Setting:
         )
 
 
-def curves(context: Context, setting: Setting, seeds: int) -> pd.DataFrame:
-    """Return test accuracy over rounds of the six schemes, one row per test and seed.
+class Curves(NamedTuple):
+    """Trainings of the six schemes of a panel.
+
+    Attributes:
+        frame: Test accuracy over rounds, one row per test and seed.
+        parts: By scheme f64 [seeds, G], late accuracies on G equal parts of the test
+            samples.
+    """
+
+    frame: pd.DataFrame
+    parts: dict[str, np.ndarray]
+
+
+def curves(context: Context, setting: Setting, seeds: int) -> Curves:
+    """Return the trainings of the six schemes.
 
     Items that ask for the same setting share its trainings.
     """
 
-    def made() -> pd.DataFrame:
+    def made() -> Curves:
         rates = best_rates(context, setting, seeds)
         whole = seeds * len(rates)
         context.progress.stage(f"{setting.panel}: trainings", whole)
         rows: list[dict[str, Any]] = []
-        for before, (scheme, rate) in enumerate(rates.items()):
+        parts: dict[str, np.ndarray] = {}
+        for before, (scheme, picked) in enumerate(rates.items()):
 
             def tell(done: int, all_rounds: int, before: int = before) -> None:
                 context.progress.update(
                     seeds * before + seeds * done // all_rounds, whole
                 )
 
-            rows += _train(context, setting, scheme, range(seeds), rate, tell)
-        return rows_to_frame(rows)
+            trained = _train(context, setting, scheme, range(seeds), picked.rate, tell)
+            own, late = taken_apart(trained)
+            parts |= {scheme: late} if late is not None else {}
+            rows += [row | {"certainty of the rate": picked.certainty} for row in own]
+        return Curves(rows_to_frame(rows), parts)
 
     return context.once(("curves", seeds, setting), made)
+
+
+def taken_apart(
+    rows: Iterable[dict[str, Any]],
+) -> tuple[list[dict[str, Any]], np.ndarray | None]:
+    """Return rows without what they hold of parts of the test samples, and that.
+
+    Late accuracies f64 [seeds, G]; None where rows hold none.
+    """
+    kept = list(rows)
+    tests = [row.pop("by part", None) for row in kept]
+    if not kept or tests[0] is None:
+        return kept, None
+    last = max(row["round"] for row in kept)
+    late: dict[int, list[np.ndarray]] = {}
+    for row, by_part in zip(kept, tests, strict=True):
+        if row["round"] > (1 - LATE) * last:
+            late.setdefault(row["seed"], []).append(by_part)
+    return kept, np.stack([np.mean(each, axis=0) for each in late.values()])
 
 
 def rounds_to_train(settings: Sequence[Setting], seeds: int) -> int:
@@ -207,7 +245,20 @@ def rounds_to_train(settings: Sequence[Setting], seeds: int) -> int:
     return whole + sum(searches.values())
 
 
-def best_rates(context: Context, setting: Setting, pilot: int) -> dict[str, float]:
+class Picked(NamedTuple):
+    """A scheme's learning rate.
+
+    Attributes:
+        rate: The learning rate.
+        certainty: Share of bootstrap draws of the pilot's test samples in which it is
+            the best; nan where it was not picked.
+    """
+
+    rate: float
+    certainty: float = math.nan
+
+
+def best_rates(context: Context, setting: Setting, pilot: int) -> dict[str, Picked]:
     """Return each scheme's learning rate.
 
     The only one of the setting's, or the best of them on seed `pilot`.
@@ -217,49 +268,54 @@ def best_rates(context: Context, setting: Setting, pilot: int) -> dict[str, floa
     """
     labels = list(setting.schemes)
     if len(setting.rates) == 1:
-        return dict.fromkeys(labels, setting.rates[0])
+        return dict.fromkeys(labels, Picked(setting.rates[0]))
     # one search serves all panels of a split
     clients, cohort = setting.searched
     base = dataclasses.replace(
         setting, panel="", num_clients=clients, cohort_size=cohort, dropouts="shuffled"
     )
 
-    def score(label: str, rate: float) -> float:
-        rows = rows_to_frame(_train(context, base, label, [pilot], rate))
-        return (
-            -1.0
-            if rows["diverged"].any()
-            else float(late_accuracy(rows, share=LATE).iloc[0])
-        )
+    def score(label: str, rate: float) -> Any:
+        own, late = taken_apart(_train(context, base, label, [pilot], rate))
+        rows = rows_to_frame(own)
+        if rows["diverged"].any():
+            return [math.nan]
+        return late_accuracy(rows, share=LATE).to_numpy() if late is None else late[0]
 
-    def made() -> dict[str, float]:
+    def made() -> dict[str, Picked]:
         steps = context.steps(f"{setting.panel}: learning rates", labels)
         return {
-            step: largest_peak(setting.rates, functools.partial(score, step))
+            step: first_peak(setting.rates, functools.partial(score, step))
             for step in steps
         }
 
     return context.once(("rates", pilot, base), made)
 
 
-def largest_peak(grid: Sequence[float], score: Callable[[float], float]) -> float:
-    """Return the first value of the grid whose score is not below the next one's.
+def first_peak(grid: Sequence[float], score: Callable[[float], Any]) -> Picked:
+    """Return the best of a grid's values down to the first that is worse than before.
 
-    Values that fail altogether (a negative score) are passed over.
+    Args:
+        grid: Values.
+        score: Scores of a value, one for each repetition; nan for one that fails.
 
     Examples:
-        >>> scores = {4.0: -1.0, 3.0: 0.5, 2.0: 0.9}
-        >>> largest_peak((4.0, 3.0, 2.0), scores.__getitem__)
+        >>> scores = {4.0: [float("nan")], 3.0: [0.5], 2.0: [0.9]}
+        >>> first_peak((4.0, 3.0, 2.0), scores.__getitem__).rate
         2.0
     """
-    # each rate costs a training, so the search ends at the first fall
-    best, best_score = grid[0], score(grid[0])
-    for rate in grid[1:]:
-        height = score(rate)
-        if height <= best_score and best_score >= 0:
+    # each value costs a training, so the search ends at the first fall
+    found: list[np.ndarray] = []
+    best = Best(0, 1.0, math.nan)
+    for place, value in enumerate(grid):
+        found.append(np.atleast_1d(np.asarray(score(value), np.float64)))
+        width = max(map(len, found))
+        # one that failed has as many repetitions as the others
+        table = [np.broadcast_to(each, width) for each in found]
+        best = best_of(table)
+        if best.place < place and not np.isnan(found[best.place]).any():
             break
-        best, best_score = rate, height
-    return best
+    return Picked(grid[best.place], best.certainty)
 
 
 def shared_size(dataset: data.Dataset) -> int:
@@ -304,12 +360,17 @@ def _train(
         for trial, dealt in zip(trials, clients, strict=True)
     ]
     ring = ring_of(setting.cohort_size, experiment.dim)
-    results = experiment.train_seeds(trials, histories, ring, clients, progress)
+    parts = experiment.parts_of_test(setting.num_clients)
+    results = experiment.train_seeds(
+        trials, histories, ring, clients, progress, client_test=parts
+    )
     for trial, history, result in zip(trials, histories, results, strict=True):
         # rounds that were not skipped, up to each round
         trained = np.cumsum(history.any(axis=1))
         clipped = result.clipped_fraction[np.isfinite(result.clipped_fraction)]
-        for done, accuracy, loss in tests_of(result):
+        assert result.client_accuracy is not None  # as it is tested by part
+        tests = zip(tests_of(result), result.client_accuracy, strict=True)
+        for (done, accuracy, loss), by_part in tests:
             yield {
                 "panel": setting.panel,
                 "scheme": scheme,
@@ -321,4 +382,5 @@ def _train(
                 "loss": loss,
                 "diverged": result.diverged_round is not None,
                 "most clipped": float(clipped.max(initial=0.0)),
+                "by part": by_part[: int((np.asarray(parts.sizes) > 0).sum())],
             }
