@@ -9,7 +9,7 @@ clients' attributes, and fresh noise averages out over rounds.
 Symbols: s_i in {0, 1} of prevalence q, var = q(1 - q); score units in which the class
 means are 0 and 1, with variance tau_r^2 within a class in round r; z_r = sum of the
 members' scores, so E z = P s and, given s, its variance is tau_r^2 times the row's sum
-of squares (D).
+of squares (D). Noise in the sums counts as the members' own, each with an equal share.
 """
 
 from __future__ import annotations
@@ -102,6 +102,7 @@ class Attribute:
             models,
             on_device(seen.aggregates, jnp.float32),
             on_device(weights.sum(axis=1), jnp.float32),
+            on_device(_noise_per_member(seen, weights), jnp.float32),
         )
         totals, noise = _scored_rounds(
             as_key(key),
@@ -239,6 +240,14 @@ def _checked(view: AttributeView) -> tuple[np.ndarray, np.ndarray]:
     return weights, has_attribute
 
 
+def _noise_per_member(view: AttributeView, weights: np.ndarray) -> np.ndarray:
+    """Return the variance of a sum's noise over the sum of its squared weights."""
+    rule = "must be finite, from 0"
+    scale = check_number(view.sum_noise, "sum_noise", rule, 0.0)
+    squares = np.square(weights.astype(np.float64)).sum(axis=1)
+    return scale**2 / np.maximum(squares, 1.0)
+
+
 def _halves(has_attribute: np.ndarray) -> Bool[np.ndarray, "half kind shadows"]:
     """Return the shadows to fit and those to calibrate, without and with it."""
     order = np.zeros(len(has_attribute), int)
@@ -255,7 +264,7 @@ def _scored_rounds(
     trainer: LocalTrainer,
     shadows: ClientData,
     halves: Float32[Array, "half kind shadows"],
-    rounds: tuple[Array, Array, Array, Array],
+    rounds: tuple[Array, Array, Array, Array, Array],
     tile: int,
     is_ridge: bool,
 ) -> tuple[Float32[Array, " rounds"], Float32[Array, " rounds"]]:
@@ -266,13 +275,13 @@ def _scored_rounds(
         trainer: Local training.
         shadows: Data of the shadow clients.
         halves: Marks of those to fit and to calibrate.
-        rounds: Index, model, sum and sum of weights of each round.
+        rounds: Index, model, sum, sum of weights, and noise per member of each round.
         tile: Shadows that train side by side.
         is_ridge: Whether the score is PROLIN's.
     """
 
     def one_round(each: tuple[Array, ...]) -> tuple[Array, Array]:
-        index, model, total, count = each
+        index, model, total, count, added = each
         round_key = jax.random.fold_in(key, index)
 
         def trained(shadow: tuple[Array, Array, Array]) -> Array:
@@ -284,12 +293,14 @@ def _scored_rounds(
         places = jnp.arange(halves.shape[2], dtype=jnp.uint32)
         items = (places, shadows.indices, shadows.sizes)
         updates = map_tiles(trained, items, tile)
-        direction = (_ridge if is_ridge else _discriminant)(updates, halves[0])
+        fitted = _ridge if is_ridge else _discriminant
+        direction = fitted(updates, halves[0], added)
         means, variance = _moments(updates @ direction[:, None], halves[1])
         separation = means[1, 0] - means[0, 0]
         without = _PRODUCT(halves[1, 0], updates) / jnp.sum(halves[1, 0])
         scored = jnp.dot(total - count * without, direction) / separation
-        noise = variance[0] / separation**2
+        of_score = variance[0] + added * jnp.sum(direction**2)
+        noise = of_score / separation**2
         # a score that hardly tells the kinds apart would add its noise alone
         works = separation > _LEAST_SEPARATION * jnp.sqrt(variance[0])
         return (
@@ -312,15 +323,16 @@ def _moments(
     return means, squares / (jnp.sum(counts) - jnp.float32(2))
 
 
-def _discriminant(updates: Array, kinds: Array) -> Float[Array, " dim"]:
-    """Return the difference of both kinds' means over the variance within."""
+def _discriminant(updates: Array, kinds: Array, added: Array) -> Float[Array, " dim"]:
+    """Return the difference of both kinds' means over the variance within and added."""
     means, variance = _moments(updates, kinds)
     floor = jnp.float32(_FLOOR) * jnp.mean(variance)
-    return (means[1] - means[0]) / (variance + floor + jnp.finfo(jnp.float32).tiny)
+    variance += added + floor + jnp.finfo(jnp.float32).tiny
+    return (means[1] - means[0]) / variance
 
 
-def _ridge(updates: Array, kinds: Array) -> Float[Array, " dim"]:
-    """Return the coefficients of a ridge regression of the kind on updates."""
+def _ridge(updates: Array, kinds: Array, added: Array) -> Float[Array, " dim"]:
+    """Return the coefficients of a ridge regression of the kind on noisy updates."""
     is_in = jnp.sum(kinds, axis=0)
     count = jnp.sum(is_in)
     mean = _PRODUCT(is_in, updates) / count
@@ -329,6 +341,6 @@ def _ridge(updates: Array, kinds: Array) -> Float[Array, " dim"]:
     gram = _PRODUCT(centred, centred.T)
     # of the shadows' own space: they are fewer than the coordinates
     penalty = jnp.float32(_RIDGE) * jnp.trace(gram) / count
-    penalty += jnp.finfo(jnp.float32).tiny
+    penalty += count * added + jnp.finfo(jnp.float32).tiny
     dual = jnp.linalg.solve(gram + penalty * jnp.eye(gram.shape[0]), targets)
     return _PRODUCT(centred.T, dual)

@@ -157,6 +157,8 @@ class AttributeView:
         shadows: Data of S simulated clients, drawn as the clients' data are.
         has_attribute: bool [S], whether each shadow client has the attribute; at least
             eight of each kind.
+        sum_noise: Standard deviation of the noise in each entry of a sum, which the
+            server knows; 0 without noise.
     """
 
     participation: np.ndarray
@@ -164,3 +166,4 @@ class AttributeView:
     models: np.ndarray | Array
     shadows: ClientData
     has_attribute: np.ndarray
+    sum_noise: float = 0.0

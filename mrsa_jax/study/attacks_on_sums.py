@@ -243,6 +243,8 @@ class AttributeConfig(SumsOfRounds, DataSource):
       mrsa-jax attack attribute
       mrsa-jax attack attribute --schemes uniform --local-steps 1 --batch-size 8
       mrsa-jax attack attribute --attribute record --trainings 10
+      mrsa-jax attack attribute --schemes uniform --clip-norm 0.5 --noise-multiplier 1
+      mrsa-jax attack attribute --partition dirichlet --concentration 0.5
       mrsa-jax attack attribute --mask hospitals.npy --target-class 3
     """
 
@@ -277,12 +279,29 @@ class AttributeConfig(SumsOfRounds, DataSource):
     client_size: flags.Several = 32
     """Samples of a client, drawn with repetition from one half of the data; the server
     draws its shadow clients from the other half."""
+    partition: Literal["iid", "shards", "dirichlet"] = "iid"
+    """Classes of a client's samples next to the attribute's: as in the data (iid), a few
+    (shards), or as many of each as a Dirichlet split by class gives it."""
+    shards_per_client: Annotated[flags.Count, flags.Within(1)] = None
+    """Classes per client, for --partition shards. Default: 2."""
+    concentration: Annotated[
+        flags.Number, flags.Within(POSITIVE, rule="must be finite and positive")
+    ] = None
+    """Dirichlet concentration, for --partition dirichlet. Default: 0.5."""
     batch_size: flags.Whole = 4
     """Samples in a minibatch."""
     local_steps: flags.Natural = 0
     """Minibatches of a client in a round, drawn again each time; 0: its whole epoch."""
     learning_rate: FinitePositive = 0.1
     """Step size of their SGD."""
+    clip_norm: Annotated[
+        flags.Number, flags.Within(POSITIVE, rule="must be finite and positive")
+    ] = None
+    """L2 norm to which each client clips its update, such as 0.5. Default: no clipping.
+    """
+    noise_multiplier: FromZero = 0.0
+    """Standard deviation of the Gaussian noise in each entry of a sum, as a multiple of
+    --clip-norm. The server knows it."""
     num_shadows: Annotated[flags.Whole, flags.Within(32)] = 200
     """Shadow clients, half of them with the attribute."""
 
@@ -293,6 +312,19 @@ def _check_attribute(config: AttributeConfig) -> None:
     samples = config.local_steps * config.batch_size
     rule = "must need at most client_size samples in minibatches of batch_size"
     require(samples <= config.client_size, "local_steps", rule, config.local_steps)
+    for name, partition in (
+        ("shards_per_client", "shards"),
+        ("concentration", "dirichlet"),
+    ):
+        value = getattr(config, name)
+        rule = f"must not be set unless `partition` is {partition}"
+        require(value is None or config.partition == partition, name, rule, value)
+    rule = (
+        "must be set when `noise_multiplier` is positive, because noise can hide only "
+        "updates of bounded norm"
+    )
+    is_bounded = config.clip_norm is not None or config.noise_multiplier == 0
+    require(is_bounded, "clip_norm", rule, config.clip_norm)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -478,7 +510,7 @@ ROWS = (
             "sums": "rounds",
             "working_rounds": "rounds",
             **plain("auc lower upper tpr_at_1% tpr_at_10%"),
-            **plain("predicted_share attained_share bound_auc counted_auc"),
+            **plain("predicted_share attained_share bound_auc counted_auc accuracy"),
         },
         "attribute inference from sums",
         ("kerkouche2023client", "marchand2023sratta", "pejo2023quality"),

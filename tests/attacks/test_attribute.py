@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -114,6 +116,24 @@ def test_scores_are_calibrated_on_gaussian_updates():
 
 
 @pytest.mark.parametrize("method", ["joint", "prolin"])
+def test_the_noise_of_sums_is_in_the_variance_that_a_score_states(method):
+    """Over rounds in which all members are the same, totals vary by noise alone."""
+    generator, rounds, scale = np.random.default_rng(10), 150, 3.0
+    history = np.full((rounds, 2), 2)
+    view = _view(generator, history, np.array([True, False]), shadows=400)
+    noisy = view.aggregates + scale * generator.normal(size=view.aggregates.shape)
+    view = dataclasses.replace(view, aggregates=noisy, sum_noise=scale)
+    scores = attacks.attribute(Gaussian(1.0), method=method).run(0, view)
+    works = np.isfinite(scores.noise)
+    assert works.mean() > 0.9
+    # weights of 2: a sum of squares of 8
+    standard = (scores.totals - 2.0)[works] / np.sqrt(8 * scores.noise[works])
+    assert np.square(standard).mean() == pytest.approx(1.0, abs=5 * np.sqrt(2 / rounds))
+    # 1 of a member's own, and 9 / 8 of the sum's
+    assert np.median(scores.noise) > 1 + scale**2 / 8 - 0.3
+
+
+@pytest.mark.parametrize("method", ["joint", "prolin"])
 def test_more_rounds_find_the_attribute(method):
     generator = np.random.default_rng(4)
     has_attribute = np.arange(30) % 2 == 0
@@ -203,6 +223,7 @@ def test_rejects_bad_settings(settings, message):
         ({"aggregates": np.full((3, DIM), np.nan)}, "`aggregates` must be finite"),
         ({"has_attribute": np.ones(3, bool)}, "`has_attribute` must be bool"),
         ({"has_attribute": np.ones(64, bool)}, "at least 8 shadows of each kind"),
+        ({"sum_noise": -1.0}, "`sum_noise` must be finite, from 0"),
     ],
 )
 def test_rejects_views_that_do_not_fit(changes, message):

@@ -17,7 +17,9 @@ import pytest
 from mrsa_jax._core.statistics import binomial_interval
 from mrsa_jax.cli import Bars, main
 from mrsa_jax.study.attack import _gradients
+from mrsa_jax.study.attack._attribute import _drawn
 from mrsa_jax.study.attacks_on_models import GradientsConfig
+from mrsa_jax.study.attacks_on_sums import AttributeConfig
 
 SUMS = ["least-squares", "--num-clients", "6", "--cohort-size", "2", "--rounds", "30"]
 SUMS += ["--schemes", "uniform"]
@@ -165,6 +167,22 @@ def files(tmp_path: pathlib.Path) -> dict[str, pathlib.Path]:
             "`num_held` must be at most client_size; got 33",
         ),
         (["attribute", "--local-steps", "9"], "must need at most client_size samples"),
+        (
+            ["attribute", "--noise-multiplier", "1"],
+            "`clip_norm` must be set when `noise_multiplier` is positive",
+        ),
+        (
+            ["attribute", "--concentration", "1"],
+            "`concentration` must not be set unless `partition` is dirichlet",
+        ),
+        (
+            ["attribute", "--partition", "dirichlet", "--shards-per-client", "2"],
+            "`shards_per_client` must not be set unless `partition` is shards",
+        ),
+        (
+            ["attribute", "--partition", "shards", "--shards-per-client", "10"],
+            "`shards_per_client` must be at most the 9 classes to draw from; got 10",
+        ),
         (["attribute", "--num-shadows", "31"], "`num_shadows` must be at least 32"),
         (
             ["attribute", "--target-class", "10"],
@@ -903,6 +921,52 @@ def test_what_clients_are_shows_in_random_sums_and_less_in_blocks(
     for row in (random, blocks):
         assert row["lower"] <= row["auc"] <= row["upper"]
         assert row["predicted_share"] == pytest.approx(row["attained_share"], abs=0.2)
+
+
+@pytest.mark.long
+def test_noise_in_the_sums_hides_an_attribute_at_the_price_of_accuracy(
+    tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = _attribute(
+        "--estimators", "joint", "--trainings", "3", "--clip-norm", "0.3"
+    )
+    words += ["--schemes", "uniform"]
+    rows = {}
+    for noise in ("0", "0.5", "8"):
+        folder = tmp_path / noise
+        content = _json([*words, "--noise-multiplier", noise], folder, capsys)
+        (rows[noise],) = content["summary"]
+    assert rows["0"]["auc"] > rows["0.5"]["auc"] - 0.05
+    assert rows["0.5"]["auc"] > rows["8"]["auc"]
+    assert rows["8"]["auc"] < 0.75
+    assert rows["0"]["accuracy"] > rows["8"]["accuracy"] + 0.1
+    # a server that knows the noise predicts what it learns
+    for row in rows.values():
+        assert row["predicted_share"] == pytest.approx(row["attained_share"], abs=0.2)
+
+
+def test_mixtures_of_classes_are_those_of_the_partition() -> None:
+    """Pairs of one client's samples that share a class, against the closed forms."""
+    labels, clients, size = np.repeat(np.arange(9), 20), 600, 32
+    settings = {"client_size": size, "num_held": 1}
+    for words, alike in (
+        ({}, 1 / 9),
+        ({"partition": "shards", "shards_per_client": 3}, 1 / 3),
+        # a Dirichlet mixture w of C classes: E sum w^2 = (c + 1) / (C c + 1)
+        ({"partition": "dirichlet", "concentration": 0.5}, 1.5 / 5.5),
+        ({"partition": "dirichlet", "concentration": 0.1}, 1.1 / 1.9),
+    ):
+        config = AttributeConfig(**settings, **words)
+        generator = np.random.default_rng(0)
+        drawn = _drawn(config, generator, labels, np.arange(len(labels)), clients)
+        counts = np.stack([np.bincount(labels[row], minlength=9) for row in drawn])
+        pairs = (counts * (counts - 1)).sum(axis=1) / (size * (size - 1))
+        near = 5 * pairs.std() / np.sqrt(clients)
+        assert pairs.mean() == pytest.approx(alike, abs=near), words
+        # no class is favoured
+        assert counts.mean(axis=0) == pytest.approx(np.full(9, size / 9), abs=1.5)
+        if words.get("partition") == "shards":
+            assert ((counts > 0).sum(axis=1) <= 3).all()
 
 
 @pytest.mark.long

@@ -125,6 +125,7 @@ class _Scene:
     has_attribute: np.ndarray
     trainer: Any
     drift: federated.Drift
+    accuracy: float
 
     @classmethod
     def trained(cls, config: AttributeConfig, history: np.ndarray) -> _Scene:
@@ -146,7 +147,7 @@ class _Scene:
         model = build("model", config.model, dataset.num_classes)
         shape = dataset.train_inputs.shape[1:]
         start, trainer = _stage.start_and_trainer(
-            config, model, shape, config.batch_size
+            config, model, shape, config.batch_size, config.clip_norm
         )
         if config.local_steps:
             trainer = _Minibatches(trainer, config.local_steps * config.batch_size)
@@ -155,8 +156,11 @@ class _Scene:
         members = np.argsort(~history, axis=1, kind="stable")[:, :slots]
         is_member = np.take_along_axis(history, members, axis=1)
         coordinates = generator.permutation(len(start))[:_COORDINATES]
-        models, sums, sent = _trained_rounds(
+        sum_noise = config.noise_multiplier * (config.clip_norm or 0.0)
+        final, (models, sums, sent) = _trained_rounds(
             _stage.stream(config, Stream.LOCAL_TRAINING),
+            _stage.stream(config, Stream.NOISE),
+            jnp.float32(sum_noise),
             trainer,
             clients,
             start,
@@ -168,9 +172,17 @@ class _Scene:
             np.asarray(sent), np.where(is_member, members, -1)
         )
         view = AttributeView(
-            history, np.asarray(sums), np.asarray(models), shadows, shadows_have
+            history,
+            np.asarray(sums),
+            np.asarray(models),
+            shadows,
+            shadows_have,
+            sum_noise,
         )
-        return cls(view, has_attribute, trainer, drift)
+        tested = federated.evaluate(
+            model, final, dataset.test_inputs, dataset.test_labels
+        )
+        return cls(view, has_attribute, trainer, drift, float(tested.accuracy))
 
 
 def _mask(config: AttributeConfig, generator: np.random.Generator) -> np.ndarray:
@@ -208,8 +220,7 @@ def _holders(
     rule = "must be a class with samples, next to others"
     fits = min(len(special), len(others)) > 0
     require(fits, "target_class", rule, config.target_class)
-    shape = (len(have), config.client_size)
-    indices = generator.choice(others, shape)
+    indices = _drawn(config, generator, labels, others, len(have))
     # only holders' first places are overwritten, so that all have equally many samples
     indices[have, :held] = generator.choice(special, (int(have.sum()), held))
     return data.ClientData(
@@ -221,9 +232,45 @@ def _holders(
     )
 
 
+def _drawn(
+    config: AttributeConfig,
+    generator: np.random.Generator,
+    labels: np.ndarray,
+    pool: np.ndarray,
+    count: int,
+) -> np.ndarray:
+    """Draw every client's samples from a pool, by the client's mixture of its classes.
+
+    The mixtures are independent and alike in law, so mates stay alike in advance.
+    """
+    if config.partition == "iid":
+        return generator.choice(pool, (count, config.client_size))
+    classes, sizes = np.unique(labels[pool], return_counts=True)
+    if config.partition == "shards":
+        held = 2 if config.shards_per_client is None else config.shards_per_client
+        rule = f"must be at most the {len(classes)} classes to draw from"
+        require(held <= len(classes), "shards_per_client", rule, held)
+        places = np.argsort(generator.random((count, len(classes))), axis=1)
+        mixtures = (places < held).astype(np.float64)
+    else:
+        concentration = 0.5 if config.concentration is None else config.concentration
+        # Dirichlet shares of a class are Gamma numbers over their sum
+        gammas = generator.gamma(concentration, size=(count, len(classes)))
+        mixtures = sizes * np.maximum(gammas, np.finfo(np.float64).tiny)
+    mixtures /= mixtures.sum(axis=1, keepdims=True)
+    members = [pool[labels[pool] == label] for label in classes]
+    rows = []
+    for mixture in mixtures:
+        drawn = generator.choice(len(classes), config.client_size, p=mixture)
+        rows.append([generator.choice(members[place]) for place in drawn])
+    return np.asarray(rows)
+
+
 @jax.jit
 def _trained_rounds(
     key: Array,
+    noise_key: Array,
+    sum_noise: Float32[Array, ""],
     trainer: federated.LocalTrainer,
     clients: data.ClientData,
     start: Float32[Array, " dim"],
@@ -231,13 +278,17 @@ def _trained_rounds(
     present: Float32[Array, "rounds slots"],
     coordinates: Int32[Array, " some"],
 ) -> tuple[
-    Float32[Array, "rounds dim"],
-    Float32[Array, "rounds dim"],
-    Float32[Array, "rounds slots some"],
+    Float32[Array, " dim"],
+    tuple[
+        Float32[Array, "rounds dim"],
+        Float32[Array, "rounds dim"],
+        Float32[Array, "rounds slots some"],
+    ],
 ]:
-    """Train by averaging.
+    """Train by averaging noisy sums.
 
-    Return the model before each round, its sum, and some coordinates of its updates.
+    Return the last model, and the model before each round, its sum, and some
+    coordinates of its updates.
     """
 
     def one_round(flat: Array, each: tuple[Array, Array, Array]) -> tuple[Array, Any]:
@@ -256,14 +307,13 @@ def _trained_rounds(
         # weights are 0 in empty slots, whose repeated client counts nothing
         updates = jax.vmap(update)(cohort)
         total = jnp.sum(weights[:, None] * updates, axis=0)
+        drawn = jax.random.normal(jax.random.fold_in(noise_key, index), total.shape)
+        total += sum_noise * drawn
         following = flat + total / jnp.sum(weights)
         return following, (flat, total, updates[:, coordinates])
 
     numbers = jnp.arange(members.shape[0], dtype=jnp.uint32)
-    seen: tuple[Array, Array, Array] = lax.scan(
-        one_round, start, (numbers, members, present)
-    )[1]
-    return seen
+    return lax.scan(one_round, start, (numbers, members, present))
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -305,11 +355,14 @@ class _Result:
         names = ("hidden_among_worst", "lasting_hidden_worst")
         if not np.isfinite(drift.memory):
             return dict.fromkeys(names, float("nan"))
-        update = privacy.hidden_among(history, memory=drift.memory, share=drift.lasting)
+        known = {
+            "share": drift.lasting,
+            "noise": self.scene.view.sum_noise**2,
+            "spread": drift.spread,
+        }
+        update = privacy.hidden_among(history, memory=drift.memory, **known)
         # an attribute never changes
-        lasting = privacy.hidden_among(
-            history, memory=1.0, share=drift.lasting, of="lasting"
-        )
+        lasting = privacy.hidden_among(history, memory=1.0, of="lasting", **known)
         worst = (float(np.min(hidden)) for hidden in (update, lasting))
         return dict(zip(names, worst, strict=True))
 
@@ -366,6 +419,7 @@ def _summary(config: AttributeConfig, results: list[_Result]) -> dict[str, Any]:
         "strong_T": mates,
         "bound_auc": bound,
         "counted_auc": counted,
+        "accuracy": float(np.mean([each.scene.accuracy for each in results])),
     }
 
 
