@@ -7,6 +7,7 @@ import itertools
 import pathlib
 import re
 import subprocess
+import sys
 import tomllib
 import types
 from collections.abc import Iterator
@@ -194,6 +195,13 @@ def test_a_tag_is_published_only_when_all_is_of_it(tmp_path: pathlib.Path) -> No
     assert tag.problems("v1.2.3", tmp_path) == [
         "CHANGELOG.md must have an empty section Unreleased"
     ]
+
+
+def test_the_command_names_what_is_missing() -> None:
+    words = [sys.executable, str(ROOT / "tests" / "release" / "tag.py"), "v0.0.0"]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert "mrsa_jax/_version.py must state 0.0.0" in done.stderr.splitlines()
 
 
 def test_the_history_is_that_of_the_records(tmp_path: pathlib.Path) -> None:

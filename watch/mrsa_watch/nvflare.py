@@ -249,7 +249,7 @@ class SiteGuard(Filter):
             file.seek(0)
             before = [json.loads(text) for text in file]
             if "gave" in line:
-                given = sum("gave" in one for one in before)
+                given = sum("gave" in entry for entry in before)
                 if self.max_results is not None and given >= self.max_results:
                     raise MrsaError(
                         f"`max_results` of {self.path} is {self.max_results}: no "
@@ -258,7 +258,9 @@ class SiteGuard(Filter):
                 if line["round"] is None:
                     # the round of the model that the job got last
                     rounds = [
-                        one["round"] for one in before if one["job"] == line["job"]
+                        entry["round"]
+                        for entry in before
+                        if entry["job"] == line["job"]
                     ]
                     line["round"] = rounds[-1] if rounds else None
             file.write(json.dumps(line) + "\n")
