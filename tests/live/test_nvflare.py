@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 import importlib
 import importlib.util
 import json
 import os
 import pathlib
 import shutil
+import struct
 import subprocess
 import sys
 
@@ -169,3 +171,119 @@ def test_two_runs_of_the_example_know_the_same_sites(
     assert not any("site" in name for name in rounds[0]["clients"])
     told = _run(programs / "mrsa-watch", "watch", log, "--once", "--fail-below", 2)
     assert told.count("4 clients, rank 1; 0 exposed") == 6
+
+
+GUARD = '''
+"""A site's privacy.json as NVFlare reads it, and what its filters let pass."""
+import pathlib, sys
+import numpy as np
+from nvflare.apis.dxo import DXO, DataKind
+from nvflare.apis.filter import Filter
+from nvflare.apis.fl_constant import FilterKey, FLContextKey, ReservedKey, ReturnCode
+from nvflare.apis.fl_context import FLContext
+from nvflare.apis.shareable import make_reply
+from nvflare.apis.utils.task_utils import apply_filters
+from nvflare.apis.workspace import Workspace
+from nvflare.app_common.app_constant import AppConstants
+from nvflare.private.fed.app.fl_conf import create_privacy_manager
+from nvflare.private.privacy_manager import Scope
+from mrsa_watch import MrsaError
+
+root = pathlib.Path(sys.argv[1])
+(root / "local").mkdir()
+(root / "startup").mkdir()
+ledger = root / "ledger.jsonl"
+# as docs/how_to/site_side.md shows it
+(root / "local" / "privacy.json").write_text(sys.argv[2])
+manager = create_privacy_manager(Workspace(str(root), "site-1"), names_only=False)
+
+
+class OfJob(Filter):
+    """The job's filter: it runs last, so it sees what the site lets out."""
+
+    seen = 0
+
+    def process(self, shareable, fl_ctx):
+        OfJob.seen += 1
+        return shareable
+
+
+def passed(shareable, kind, direction):
+    context = FLContext()
+    context.set_prop(FLContextKey.SCOPE_OBJECT, manager.get_scope(None))
+    context.set_prop(ReservedKey.RUN_NUM, "job-1")
+    filters = {"train" + FilterKey.DELIMITER + direction: [OfJob()]}
+    return apply_filters(kind, shareable, context, filters, "train", direction)
+
+
+def model(value, current):
+    data = {"b": np.full(2, value), "a": np.zeros((1, 2), np.float32)}
+    shareable = DXO(DataKind.WEIGHTS, data=data).to_shareable()
+    shareable.set_header(AppConstants.CURRENT_ROUND, current)
+    return shareable
+
+
+def result():
+    return DXO(DataKind.WEIGHT_DIFF, data={"a": np.ones(2)}).to_shareable()
+
+
+inward = Scope.TASK_DATA_FILTERS_NAME, FilterKey.IN
+outward = Scope.TASK_RESULT_FILTERS_NAME, FilterKey.OUT
+passed(model(1.0, 0), *inward)
+assert passed(result(), *outward)["DXO"]["data"]["a"].tolist() == [1, 1]
+passed(model(2.0, 1), *inward)
+failed = make_reply(ReturnCode.EXECUTION_EXCEPTION)
+failed["secret"] = 7
+assert "secret" not in passed(failed, *outward)
+passed(model(1.0, 2), *inward)
+passed(result(), *outward)
+before = OfJob.seen
+try:
+    passed(result(), *outward)
+except MrsaError as error:
+    print("refused:", error)
+assert OfJob.seen == before
+try:
+    passed(DXO(DataKind.WEIGHTS, data={"a": object()}).to_shareable(), *inward)
+except MrsaError as error:
+    print("refused:", error)
+print(ledger.read_text())
+'''
+
+
+@pytest.mark.slow
+@needs_uv
+def test_a_guard_of_a_site_counts_and_digests(
+    programs: pathlib.Path, tmp_path: pathlib.Path
+) -> None:
+    script = tmp_path / "guard.py"
+    script.write_text(GUARD)
+    site = tmp_path / "site"
+    site.mkdir()
+    page = (ROOT / "docs" / "how_to" / "site_side.md").read_text(encoding="utf-8")
+    policy = page.split("<!-- file: privacy.json -->\n```json\n")[1].split("```")[0]
+    policy = policy.replace("/data/ledger.jsonl", str(site / "ledger.jsonl"))
+    said = _run(programs / "python", script, site, policy.replace("100", "2"))
+    assert f"refused: `max_results` of {site / 'ledger.jsonl'} is 2" in said
+    assert "refused: the model's /a must be an array of numbers" in said
+    lines = [
+        json.loads(line) for line in (site / "ledger.jsonl").read_text().splitlines()
+    ]
+    assert [(line["round"], "gave" in line) for line in lines] == [
+        (0, False),
+        (0, True),
+        (1, False),
+        (2, False),
+        (2, True),
+    ]
+    # SHA-256 by hand: names in order, with type, shape and bytes
+    arrays = [
+        ("/a", "<f4", (1, 2), bytes(8)),
+        ("/b", "<f8", (2,), struct.pack("<2d", 1, 1)),
+    ]
+    expected = hashlib.sha256()
+    for name, kind, shape, words in arrays:
+        expected.update(f"{name} {kind} {shape}\n".encode() + words)
+    digests = [line["model"] for line in lines if "model" in line]
+    assert digests[0] == digests[2] == expected.hexdigest()
+    assert digests[1] != digests[0]

@@ -7,6 +7,7 @@ import itertools
 import pathlib
 import re
 import subprocess
+import sys
 import tomllib
 import types
 from collections.abc import Iterator
@@ -104,6 +105,8 @@ def test_commands_are_targets_of_the_makefile() -> None:
 def test_jobs_end_and_may_do_little(flow: str, name: str) -> None:
     job = WORKFLOWS[flow]["jobs"][name]
     assert WORKFLOWS[flow]["permissions"] == {"contents": "read"}
+    # the Makefile would take the oldest Python of the machine
+    assert WORKFLOWS[flow]["env"] == {"PYTHON": "python"}
     assert job.get("permissions", {}) == RIGHTS.get((flow, name), {})
     assert 0 < job["timeout-minutes"] <= 360
     for step in job["steps"]:
@@ -194,6 +197,13 @@ def test_a_tag_is_published_only_when_all_is_of_it(tmp_path: pathlib.Path) -> No
     assert tag.problems("v1.2.3", tmp_path) == [
         "CHANGELOG.md must have an empty section Unreleased"
     ]
+
+
+def test_the_command_names_what_is_missing() -> None:
+    words = [sys.executable, str(ROOT / "tests" / "release" / "tag.py"), "v0.0.0"]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert "mrsa_jax/_version.py must state 0.0.0" in done.stderr.splitlines()
 
 
 def test_the_history_is_that_of_the_records(tmp_path: pathlib.Path) -> None:

@@ -1,4 +1,7 @@
-"""Records NVFlare's rounds: whose contribution is in each sum that its server makes.
+"""Records NVFlare's rounds, at the server and at a site.
+
+`ParticipationRecorder` writes whose contribution is in each sum that the server makes;
+`SiteGuard` what one site got and gave.
 
 Import it where NVFlare is; nothing else here does. The lines that NVFlare's workflow
 ScatterAndGather writes by itself are read by `mrsa_watch.read_log` without a recorder;
@@ -6,16 +9,25 @@ its newer FedAvg writes none that say who took part.
 
 Source: NVFlare 2.9.0, `app_common/workflows/scatter_and_gather.py` and
 `base_model_controller.py`: both workflows fire BEFORE_TRAIN_TASK,
-AFTER_CONTRIBUTION_ACCEPT and AFTER_AGGREGATION.
+AFTER_CONTRIBUTION_ACCEPT and AFTER_AGGREGATION. `private/fed/app/fl_conf.py` reads a
+site's `privacy.json`, and `apis/utils/task_utils.py` runs its filters before the job's.
 """
 
 from __future__ import annotations
 
+import hashlib
 import importlib.util
+import json
+import os
 import threading
+from collections.abc import Iterator
 from typing import Any
 
-from mrsa_watch._base.errors import how_to_install
+import numpy as np
+
+from mrsa_watch._base.errors import check_integer, how_to_install, require
+from mrsa_watch._base.files import user_path
+from mrsa_watch._base.locks import locked
 
 if importlib.util.find_spec("nvflare") is None:
     raise ImportError(
@@ -26,14 +38,17 @@ if importlib.util.find_spec("nvflare") is None:
 import nvflare
 from nvflare.apis.dxo import MetaKey, from_shareable
 from nvflare.apis.event_type import EventType
+from nvflare.apis.filter import Filter, FilterChainType, FilterContextKey
 from nvflare.apis.fl_component import FLComponent
+from nvflare.apis.fl_constant import ReturnCode
+from nvflare.apis.shareable import Shareable, make_reply
 from nvflare.app_common.app_constant import AppConstants
 from nvflare.app_common.app_event_type import AppEventType
 
 from mrsa_watch._base.errors import MrsaError
 from mrsa_watch._recorder import Recorder
 
-__all__ = ["ParticipationRecorder"]
+__all__ = ["ParticipationRecorder", "SiteGuard"]
 
 
 class ParticipationRecorder(FLComponent):
@@ -172,3 +187,116 @@ class ParticipationRecorder(FLComponent):
 def _client(fl_ctx: Any) -> str:
     """Return the name of the client whose request or result is handled."""
     return str(fl_ctx.get_peer_context().get_identity_name())
+
+
+class SiteGuard(Filter):
+    """A filter that the owner of a site installs, and that no job can take out.
+
+    List it in the site's `privacy.json`, among `task_data_filters` and among
+    `task_result_filters`, with the same arguments. It writes a ledger: a line for each
+    model that the site gets, with its SHA-256, and a line for each result before that
+    leaves. Mates who compare their ledgers see whether all got the same model, and
+    a site sees whether the server's log has the rounds in which it gave an update.
+
+    It cannot see who else is in a sum. Filters of a job run after it: where the job
+    encrypts results, that is not checked.
+
+    Args:
+        path: The ledger, one for all jobs of the site; best absolute.
+        max_results: The most results that leave, over all jobs; None for no limit.
+
+    Raises:
+        ConfigurationError: If an argument is of another type or out of range.
+        MrsaError: From `process`, if one more result may not leave, or a model holds
+            what is no array of numbers. NVFlare then answers with an error instead.
+    """
+
+    def __init__(self, path: str, max_results: int | None = None) -> None:
+        super().__init__()
+        require(isinstance(path, str) and bool(path), "path", "must be a path", path)
+        if max_results is not None:
+            check_integer(max_results, "max_results", 1)
+        self.path = user_path(path)
+        self.max_results = max_results
+
+    def process(self, shareable: Shareable, fl_ctx: Any) -> Shareable:
+        """Write a line for what passes, and return it.
+
+        Args:
+            shareable: A model for the site, or its result.
+            fl_ctx: NVFlare's context.
+        """
+        chain = self.get_prop(FilterContextKey.CHAIN_TYPE)
+        line = {
+            "job": str(fl_ctx.get_job_id()),
+            "round": shareable.get_header(AppConstants.CURRENT_ROUND),
+        }
+        if chain == FilterChainType.TASK_DATA_CHAIN:
+            self._append(line | {"model": _model_digest(shareable)})
+            return shareable
+        code = shareable.get_return_code()
+        if code != ReturnCode.OK:
+            # an error carries nothing else
+            return make_reply(code)
+        self._append(line | {"gave": True})
+        return shareable
+
+    def _append(self, line: dict[str, Any]) -> None:
+        """Put a line on the disk, unless it is of a result too many."""
+        with self.path.open("a+", encoding="utf-8") as file:
+            # jobs of a site are processes
+            locked(file, waits=True)
+            file.seek(0)
+            before = [json.loads(text) for text in file]
+            if "gave" in line:
+                num_results = sum("gave" in entry for entry in before)
+                if self.max_results is not None and num_results >= self.max_results:
+                    raise MrsaError(
+                        f"`max_results` of {self.path} is {self.max_results}: no "
+                        "further result leaves this site"
+                    )
+                if line["round"] is None:
+                    # the round of the model that the job got last
+                    rounds = [
+                        entry["round"]
+                        for entry in before
+                        if entry["job"] == line["job"]
+                    ]
+                    line["round"] = rounds[-1] if rounds else None
+            file.write(json.dumps(line) + "\n")
+            file.flush()
+            os.fsync(file.fileno())
+
+
+def _model_digest(shareable: Shareable) -> str | None:
+    """Return the digest of the model in a task, or None where there is no model."""
+    try:
+        dxo = from_shareable(shareable)
+    except ValueError:
+        return None
+    return _digest(dxo.data)
+
+
+def _digest(data: Any) -> str:
+    """Return the SHA-256 of a model's arrays with their names."""
+    total = hashlib.sha256()
+    for name, value in _arrays(data, ""):
+        array = np.ascontiguousarray(value)
+        if array.dtype.kind not in "biufc":
+            raise MrsaError(
+                f"the model's {name or 'data'} must be an array of numbers; got "
+                f"{type(value).__name__}"
+            )
+        head = f"{name} {array.dtype.str} {array.shape}\n"
+        total.update(head.encode())
+        total.update(array.tobytes())
+    return total.hexdigest()
+
+
+def _arrays(data: Any, name: str) -> Iterator[tuple[str, Any]]:
+    """Yield the parts of nested dictionaries in the order of their names."""
+    if not isinstance(data, dict):
+        yield name, data
+        return
+    for key in sorted(data, key=str):
+        yield from _arrays(data[key], f"{name}/{key}")

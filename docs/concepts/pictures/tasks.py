@@ -187,6 +187,26 @@ def flower() -> Picture:
     return picture
 
 
+def site() -> Picture:
+    """A site's own filters around the code of a job."""
+    picture = Picture(130, "The site's filters stand between the server and the job")
+    _flow(
+        picture,
+        24,
+        [
+            "server's\nmodel",
+            "ledger:\nits digest",
+            "the job's\ncode",
+            "ledger:\na result",
+        ],
+        [1, 3],
+    )
+    picture.text(
+        236, 104, "the owner of the data installs them, not the researcher", "faint"
+    )
+    return picture
+
+
 def advice() -> Picture:
     """How many clients a round keeps on average, by the size of blocks."""
     picture = Picture(232, "Larger blocks hide better and lose more rounds")
@@ -321,6 +341,7 @@ TASKS: Sequence[Callable[[], Picture]] = (
     points,
     forms,
     flower,
+    site,
     advice,
     gate,
     parts,
