@@ -29,22 +29,22 @@ TOKENS = {
     "attacks": 25_750,
     "availability": 4_250,
     "bench": 11_700,
-    "cli": 15_550,
-    "data": 13_600,
+    "cli": 15_600,
+    "data": 14_100,
     "design": 1_500,
     "dp": 27_900,
     "federated": 39_450,
     "graphs": 4_950,
-    "hetero": 33_400,
+    "hetero": 34_250,
     "live": 1_450,
     "modular": 9_000,
     "plotting": 18_000,
     "privacy": 92_950,
     "protocol": 17_850,
     "quantize": 5_850,
-    "secagg": 38_800,
+    "secagg": 39_650,
     "selection": 23_900,
-    "study": 155_650,
+    "study": 156_900,
     "": 376,
 }
 # the trees that are read together, and how they may be written
@@ -54,7 +54,7 @@ TREES = {
     "papers": ROOT / "papers",
     "benchmarks": ROOT / "benchmarks",
 }
-MOST_TOKENS = 785_250
+MOST_TOKENS = 797_000
 MOST_TOKENS_A_LINE = 9.15
 MOST = {"rulers": 0, "Any": 3_420, "vague names": 195, "odd openings": 35}
 LEAST_COMMENTS = 0.035

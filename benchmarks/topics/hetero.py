@@ -164,6 +164,11 @@ def sized(n: int, groups: int, dim: int) -> Sized:
     """Return a round without pads of n clients in groups of nearly equal sizes."""
     require(2 <= groups <= n // 2, "groups", "must lie in [2, n / 2]", groups)
     require(dim >= groups, "dim", "must be at least the number of groups", dim)
-    # updates, and the script's arrays of a block of two groups
-    memory = 4 * n * dim + 24 * n * -(-dim // groups) + 2**20
-    return Sized(memory, lambda: plain_round(n, groups, dim))
+    width = -(-dim // groups)
+    # the script's arrays of a block
+    block = 24 * n * width
+    updates = 4 * n * dim
+    return Sized(
+        updates + block + 2**20,
+        lambda: plain_round(n, groups, dim),
+    )

@@ -1,4 +1,4 @@
-"""Readers of IDX files (MNIST, Fashion-MNIST) and of CIFAR's files.
+"""Readers of IDX files (MNIST, Fashion-MNIST), of CIFAR's and of the AT&T faces.
 
 An IDX file, plain or gzipped, is two zero bytes, a type code, the number of axes, each
 axis as a big-endian uint32, and the values in row-major order. Source: LeCun's
@@ -11,6 +11,7 @@ import io
 import math
 import pathlib
 import pickle
+import re
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -369,6 +370,68 @@ def _find(directory: pathlib.Path, stem: str, axes: str) -> pathlib.Path | None:
         if (directory / name).is_file():
             return directory / name
     return None
+
+
+_PGM = re.compile(
+    # magic number, width, height, greatest value; comments end at the line's end
+    rb"P5(?:\s|#[^\n]*\n)+(\d{1,5})(?:\s|#[^\n]*\n)+(\d{1,5})(?:\s|#[^\n]*\n)+(\d{1,5})\s"
+)
+_PERSON = re.compile(r"s(\d{1,4})")
+
+
+def face_files(directory: pathlib.Path) -> list[tuple[int, pathlib.Path]]:
+    """Find the pictures of people, `sN/*.pgm`, and the number N of each one's person.
+
+    Returns:
+        Ascending by person and by the picture's number.
+
+    Raises:
+        DataNotFoundError: If there are none.
+    """
+    found = []
+    for folder in directory.glob("s*"):
+        person = _PERSON.fullmatch(folder.name)
+        if person is not None:
+            found += [(int(person[1]), path) for path in folder.glob("*.pgm")]
+    if not found:
+        raise DataNotFoundError(
+            f"no pictures of people in {directory}: looked for s1/1.pgm and the like, "
+            "the files of the AT&T Database of Faces"
+        )
+    return sorted(found, key=lambda pair: (pair[0], len(pair[1].stem), pair[1].stem))
+
+
+def read_faces(files: list[tuple[int, pathlib.Path]]) -> tuple[np.ndarray, np.ndarray]:
+    """Read pictures of people.
+
+    Returns:
+        uint8[pictures, height, width], and int32[pictures], people counted from 0.
+
+    Raises:
+        ConfigurationError: If a file is no whole grey picture of 8 bits, or they differ
+            in size; names the file.
+    """
+    images = [_read_pgm(path) for _, path in files]
+    for image, (_, path) in zip(images, files, strict=True):
+        rule = f"must have the size of {files[0][1]}, {images[0].shape}"
+        require(image.shape == images[0].shape, str(path), rule, image.shape)
+    people = sorted({person for person, _ in files})
+    labels = [people.index(person) for person, _ in files]
+    return np.stack(images), np.asarray(labels, np.int32)
+
+
+def _read_pgm(path: pathlib.Path) -> np.ndarray:
+    data = read_bytes(path, _MOST_BYTES)
+    header = _PGM.match(data)
+    rule = "must be a binary PGM file (P5) with values up to 255"
+    require(header is not None, str(path), rule, data[:4])
+    assert header is not None  # for the type checker
+    width, height, greatest = map(int, header.groups())
+    require(greatest == 255, str(path), rule, f"values up to {greatest}")
+    rule = f"must hold {width} x {height} bytes after its header"
+    size = len(data) - header.end()
+    require(0 < size == width * height, str(path), rule, size)
+    return np.frombuffer(data, np.uint8, offset=header.end()).reshape(height, width)
 
 
 _CRC_MASK = 0xA282EAD8

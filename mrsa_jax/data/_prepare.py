@@ -100,7 +100,7 @@ def plan_preparation(
         (False, True)
     """
     name = name.removeprefix("tfds:")
-    is_name = name not in ("mnist_5k", "digits", "idx", "cifar", "olivetti")
+    is_name = name not in ("mnist_5k", "digits", "idx", "cifar", "att", "olivetti")
     rule = (
         f"must be a set that needs preparing: {', '.join(PREPARED)} or another "
         "tfds:NAME"
@@ -284,6 +284,7 @@ _CONTENT = {
     "olivetti": "400 faces 64x64x1, 40 people",
     "idx": "four IDX files: MNIST, Fashion-MNIST and others",
     "cifar": "files of CIFAR-10 or CIFAR-100, binary or Python",
+    "att": "s1/*.pgm to s40/*.pgm: the AT&T faces, 112x92x1",
 }
 
 
@@ -331,7 +332,9 @@ def available(
         >>> [status.name for status in mj.data.available()] == list(mj.data.SOURCES)
         True
     """
-    of_folders = {name: f"load({name!r}, directory=DIR)" for name in ("idx", "cifar")}
+    of_folders = {
+        name: f"load({name!r}, directory=DIR)" for name in ("idx", "cifar", "att")
+    }
     return (
         *(
             _here(name, "installed", sources.packaged(name))

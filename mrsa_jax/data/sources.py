@@ -22,10 +22,12 @@ from mrsa_jax._core.packaged import packaged_file
 from mrsa_jax._core.streams import Stream, as_key, host_generator
 from mrsa_jax.data._dataset import Dataset
 from mrsa_jax.data._formats import (
+    face_files,
     find_cifar,
     idx_files,
     idx_folder,
     read_cifar,
+    read_faces,
     read_idx_directory,
     read_records,
 )
@@ -309,7 +311,7 @@ class _Packaged(NamedTuple):
 PACKAGED = {"mnist_5k": _Packaged(28, 255), "digits": _Packaged(8, 16)}
 """Sets that this package holds."""
 
-SOURCES = (*PACKAGED, *PREPARED, "idx", "cifar", "olivetti")
+SOURCES = (*PACKAGED, *PREPARED, "idx", "cifar", "att", "olivetti")
 """Names that `load` knows; `"tfds:<name>"` is any prepared tensorflow-datasets set."""
 
 FASHION_DIRECTORY = pathlib.Path("/usr/share/datasets/fashion-mnist")
@@ -345,14 +347,16 @@ def load(
             or as TFRecords. `"idx"` (MNIST, Fashion-MNIST or any set in their four IDX
             files, plain or gzipped) and `"cifar"` (the binary or the Python version of
             CIFAR-10 or CIFAR-100) are read from a folder. `"olivetti"` is the AT&T
-            faces, where scikit-learn has fetched them. No name says that samples are
-            those of a published set: `recognise` compares them.
-        directory: Folder of the files (required for `"idx"` and `"cifar"`), the data
+            faces, where scikit-learn has fetched them; `"att"` is the same people's
+            pictures as they were published, 112x92, in `s1/*.pgm` to `s40/*.pgm` of a
+            folder. No name says that samples are those of a published set: `recognise`
+            compares them.
+        directory: Folder of the files (required for `"idx"`, `"cifar"`, `"att"`), the data
             folder of tensorflow-datasets, of torchvision or of scikit-learn (the
             defaults of the first and last if None). If that of a set is gone, its
             cached copy is read, with a warning that names it. The first two names take
             none.
-        seed: Orders the training samples. For `"mnist_5k"`, `"digits"` and
+        seed: Orders the training samples. For `"mnist_5k"`, `"digits"`, `"att"` and
             `"olivetti"`, which have no test set, it also chooses one sample in five of
             each class.
 
@@ -401,6 +405,10 @@ def source_files(name: str, directory: str | os.PathLike[str]) -> list[pathlib.P
         with contextlib.suppress(MrsaError):
             return find_cifar(folder)[2]
         return []
+    if name == "att":
+        with contextlib.suppress(MrsaError):
+            return [path for _, path in face_files(folder)]
+        return []
     prepared = prepared_folder(name.removeprefix("tfds:"), folder)
     files = [olivetti_file(folder)] if prepared is None else sorted(prepared.iterdir())
     return [path for path in files if path.is_file()]
@@ -422,6 +430,12 @@ def _read_packaged(name: str, directory: Any, key: Key[Array, ""]) -> Dataset:
 def _read_olivetti(directory: Any, key: Key[Array, ""]) -> Dataset:
     faces = read_olivetti(directory)
     return _stratified("olivetti", faces["inputs"], faces["labels"], key)
+
+
+def _read_att(directory: str | os.PathLike[str] | None, key: Key[Array, ""]) -> Dataset:
+    folder = _required(directory, "the pictures", "att")
+    images, labels = read_faces(face_files(folder))
+    return _stratified("att", _normalised(images), labels, key)
 
 
 def _read_idx(directory: str | os.PathLike[str] | None, key: Key[Array, ""]) -> Dataset:
@@ -579,6 +593,7 @@ def _stratified(
 _READERS: dict[str, Callable[[Any, Key[Array, ""]], Dataset]] = {
     "idx": _read_idx,
     "cifar": _read_cifar,
+    "att": _read_att,
     "olivetti": _read_olivetti,
     **{name: functools.partial(_read_packaged, name) for name in PACKAGED},
     **{name: functools.partial(_read_prepared, name) for name in PREPARED},

@@ -144,6 +144,8 @@ class ModelInversionConfig(AttackSettings, DataSplit, LocalLength):
       mrsa-jax attack model-inversion
       mrsa-jax attack model-inversion --dataset olivetti --num-epochs 50 --num-clients 4
       mrsa-jax attack model-inversion --connection-probability 0.7 --num-clients 40
+      mrsa-jax attack model-inversion --dataset olivetti --partition shards --num-clients 40
+        --rounds 50 --num-epochs 50
     """
 
     out: pathlib.Path = pathlib.Path("results/attack/model_inversion")
@@ -164,6 +166,9 @@ class ModelInversionConfig(AttackSettings, DataSplit, LocalLength):
     """Step size of the clients' SGD."""
     num_epochs: flags.Whole = 10
     """Local epochs."""
+    rounds: flags.Whole = 1
+    """Rounds of training, each of them by all clients; the models of the last are seen.
+    """
     iterations: flags.Whole = 500
     """Most steps of the attack."""
     step_size: FinitePositive = 0.02
@@ -180,6 +185,7 @@ class MembershipConfig(AttackSettings, DataSource, LocalLength):
       mrsa-jax attack membership
       mrsa-jax attack membership --methods loss --num-epochs 100 --label-noise 0
       mrsa-jax attack membership --seen sum --num-summed 8
+      mrsa-jax attack membership --seen padded --num-summed 20 --connection-probability 0.7
     """
 
     out: pathlib.Path = pathlib.Path("results/attack/membership")
@@ -198,6 +204,10 @@ class MembershipConfig(AttackSettings, DataSource, LocalLength):
     """Model that they train."""
     learning_rate: FinitePositive = 0.1
     """Step size of the clients' SGD."""
+    momentum: flags.Share = 0.0
+    """Momentum of the clients' SGD."""
+    connection_probability: flags.AtMostOne = 1.0
+    """Probability that two clients of a sum share a pad: 1 is SecAgg, less is CCESA."""
     batch_size: flags.Whole = 10
     """Samples in a minibatch."""
     num_epochs: flags.Whole = 30
@@ -208,6 +218,13 @@ class MembershipConfig(AttackSettings, DataSource, LocalLength):
     """Attacked clients; scores are of all of them together."""
     num_shadows: flags.Several = 16
     """Shadow models of the adversary."""
+
+
+def _check_membership(config: MembershipConfig) -> None:
+    rule = "must not be set unless --seen has padded or sum"
+    is_used = config.connection_probability == 1.0 or set(config.seen) != {"plain"}
+    value = config.connection_probability
+    require(is_used, "connection_probability", rule, value)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -294,6 +311,7 @@ ROWS = (
         plain("accuracy plus_minus precision recall auc tpr_at_0.1% tpr_at_1%"),
         "attack on models",
         ("carlini2022membership",),
+        check=_check_membership,
         needs=450,
     ),
     row(

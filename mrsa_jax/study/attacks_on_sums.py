@@ -55,7 +55,7 @@ class LeastSquaresConfig(SumsOfRounds, DataConfig, LocalSchedule):
     """Worst case: the model does not move, so each client sends the same update again.
     """
     dataset: str = "digits"
-    """Data that the clients train on (mrsa-jax data list); idx and cifar read files of
+    """Data that the clients train on (mrsa-jax data list); idx, cifar and att read files of
     --directory."""
     assignment: AssignmentName = "shuffled"  # type: ignore[assignment]
     """How the rates are spread over the clients: shuffled by the seed, cyclic, sorted

@@ -35,9 +35,9 @@ class ReproduceConfig:
     seed: int = 0
     """Seed of everything random."""
     dataset: str = "mnist_5k"
-    """Data of the items that train (--list marks them): mnist_5k, olivetti, idx or
-    cifar (with --directory), or a prepared set, such as mnist, fashion_mnist, cifar10
-    or cifar100."""
+    """Data of the items that train (--list marks them): mnist_5k, olivetti, idx, cifar
+    or att (with --directory), your own (--plugin), or a prepared set, such as mnist,
+    fashion_mnist, cifar10 or cifar100."""
     directory: Folder = None
     """Folder of the data set's files, if it needs one. Default: the folder of prepared
     sets."""

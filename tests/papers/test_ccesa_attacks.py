@@ -297,6 +297,23 @@ def test_printed_shares_stand_beside_the_papers_own_data_alone(
         assert padded == (other if is_own else "random guess")
 
 
+def test_the_papers_model_and_epochs_go_with_its_images() -> None:
+    labels = np.zeros(20, np.int32)
+    for side, model, epochs, missed in (
+        ((32, 32, 3), "vgg11", 3, {"num_clients"}),
+        ((8, 8, 1), "small_mlp", 60, {"num_clients", "model", "num_epochs"}),
+    ):
+        inputs = np.zeros((20, *side), np.float32)
+        few = mj.data.Dataset("few", inputs, labels, inputs, labels, 10)
+        context, values = Context(), values_of_item("ccesa.table3")
+        vars(context)["images"] = few
+        # what the images decide is set before their number is found to be too small
+        with pytest.raises(mj.ConfigurationError, match="`dataset` must leave each of"):
+            membership.members(context, values)
+        assert (values.model, values.num_epochs) == (model, epochs)
+        assert set(values.missed) == missed
+
+
 # ---- items
 
 

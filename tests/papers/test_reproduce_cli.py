@@ -14,13 +14,16 @@ import subprocess
 import sys
 import time
 
+import numpy as np
 import pandas as pd
 import pytest
 from inside import inside
 
+import mrsa_jax as mj
 import mrsa_papers as reproduce
 from mrsa_jax import data
 from mrsa_jax.cli import main
+from mrsa_jax.study.settings._parts import KINDS
 from mrsa_jax.study.stores import _sources
 from mrsa_papers import ITEMS
 from mrsa_papers._summary import judged
@@ -433,3 +436,22 @@ def _whole(folder: pathlib.Path) -> dict[str, str]:
         assert len(pd.read_csv(path / f"{name}.csv"))
         found[path.name] = json.loads((path / "study.json").read_text())["created"]
     return found
+
+
+def test_items_train_on_data_of_your_own(tmp_path: pathlib.Path) -> None:
+    def blobs(seed: int, people: int) -> mj.data.Dataset:
+        labels = np.arange(4 * people, dtype=np.int32) % people
+        inputs = np.random.default_rng(seed).random((len(labels), 2, 2, 1), np.float32)
+        return mj.data.Dataset("blobs", inputs, labels, inputs, labels, people)
+
+    mj.study.register("dataset", "blobs", blobs)
+    try:
+        context = Context(seed=3, dataset="blobs:5")
+        assert context.images.num_classes == 5
+        assert np.array_equal(context.images.train_inputs, blobs(3, 5).train_inputs)
+        with pytest.raises(mj.ConfigurationError, match="`directory` must not be set"):
+            Context(dataset="blobs:5", directory=tmp_path)
+        with pytest.raises(mj.ConfigurationError, match="did you mean 'blobs'"):
+            Context(dataset="blob")
+    finally:
+        del KINDS["dataset"].rows["blobs"]

@@ -7,6 +7,7 @@ from fractions import Fraction
 import pytest
 
 import mrsa_jax as mj
+from mrsa_jax.study.attacks_on_models import MembershipConfig
 
 N, TOTAL = 1000, 0.1
 Q = 1.0 - (1.0 - TOTAL) ** 0.25
@@ -123,7 +124,7 @@ def test_a_trimmed_mean_breaks_the_printed_bound_at_12_groups():
 def test_membership_is_clearer_in_the_mean_of_a_small_group():
     areas = []
     for summed in (2, 4, 20):
-        config = mj.study.MembershipConfig(
+        config = MembershipConfig(
             seen=("sum",),
             num_summed=summed,
             methods=("loss",),

@@ -189,8 +189,8 @@ def plan(
 
     Edge cases: a design that no density makes good is left out of `rounds`, as is p*
     where the paper has none (a total loss of one half, or p* above 1). With a deadline,
-    denser graphs take longer and lose more; a design is kept if its losses are those of
-    its own seconds, and left out if there is none.
+    denser graphs take longer and lose more; a design is left out if no density takes
+    the seconds that its losses go with.
 
     Cost: n^2; a second at n = 1,000, a minute at n = 10,000.
 

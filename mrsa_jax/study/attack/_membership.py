@@ -9,6 +9,7 @@ import numpy as np
 from mrsa_jax import attacks, data, federated
 from mrsa_jax._core.arrays import on_device
 from mrsa_jax._core.batches import at_once, samples_at_once
+from mrsa_jax._core.status import Status
 from mrsa_jax._core.streams import Stream, as_key, fold
 from mrsa_jax.study._findings import AttackFindings
 from mrsa_jax.study._progress import Progress
@@ -26,7 +27,9 @@ def run(config: MembershipConfig, report: AttackFindings, progress: Progress) ->
     pool = _pool(config)
     shape = tuple(pool.inputs.shape[1:])
     model = build("model", config.model, pool.num_classes)
-    start, trainer = _stage.start_and_trainer(config, model, shape, config.batch_size)
+    start, trainer = _stage.start_and_trainer(
+        config, model, shape, config.batch_size, momentum=config.momentum
+    )
     methods = [
         attacks.membership(
             method,
@@ -48,8 +51,10 @@ def run(config: MembershipConfig, report: AttackFindings, progress: Progress) ->
     progress.stage("clients' training", 1)
     updates = np.asarray(federated.client_updates(key, model, start, pool, trainer))
     progress.update(1, 1)
-    seen = _seen_models(config, np.asarray(start), updates)
+    names, seen = _seen_models(config, np.asarray(start), updates, report)
     _say_accuracy(report, model, np.asarray(start)[None] + updates, pool)
+    if not names:
+        return
     progress.stage("attacks", len(config.methods) * config.num_targets)
     for i, attack in enumerate(methods):
         margins = []
@@ -62,7 +67,7 @@ def run(config: MembershipConfig, report: AttackFindings, progress: Progress) ->
             progress.update(
                 i * config.num_targets + target + 1, len(config.methods) * len(seen)
             )
-        _score_members(config, report, attack.method, np.stack(margins))
+        _score_members(config, report, attack.method, names, np.stack(margins))
     report.sentences += [
         "At chance: accuracy and AUC 0.5, true positives as many as false ones."
     ]
@@ -89,19 +94,34 @@ def _pool(config: MembershipConfig) -> data.ClientData:
 
 
 def _seen_models(
-    config: MembershipConfig, start: np.ndarray, updates: np.ndarray
-) -> np.ndarray:
-    """Return for each target what is seen of its model, float32 [targets, seen, d]."""
+    config: MembershipConfig,
+    start: np.ndarray,
+    updates: np.ndarray,
+    report: AttackFindings,
+) -> tuple[list[str], np.ndarray]:
+    """Return what is seen of each target's model, float32 [targets, seen, d].
+
+    And its names: no sum if the sum of any target was not learnt.
+    """
     key = _stage.stream(config, Stream.QUANTIZATION)
-    models = []
+    models, failed = [], 0
     for target in range(config.num_targets):
         # a target is summed with those that follow it, around the end
         company = [(target + i) % len(updates) for i in range(config.num_summed)]
-        wire = _stage.through_wire(fold(key, target), updates[company])
+        wire = _stage.through_wire(
+            fold(key, target), updates[company], config.connection_probability
+        )
+        failed += wire.status != Status.OK
         padded = attacks.read_models(wire.padded)[0]
         of = {"plain": updates[target], "padded": padded, "sum": wire.mean}
-        models.append([start + of[name] for name in config.seen])
-    return np.asarray(models, np.float32)
+        models.append({name: start + of[name] for name in config.seen})
+    names = [name for name in config.seen if name != "sum" or not failed]
+    if len(names) < len(config.seen):
+        report.sentences.append(
+            f"{failed} of {config.num_targets} rounds failed: sums are not attacked."
+        )
+    seen = [[of_target[name] for name in names] for of_target in models]
+    return names, np.asarray(seen, np.float32).reshape(len(seen), len(names), -1)
 
 
 def _view(
@@ -160,7 +180,11 @@ def _say_accuracy(
 
 
 def _score_members(
-    config: MembershipConfig, report: AttackFindings, method: str, scores: np.ndarray
+    config: MembershipConfig,
+    report: AttackFindings,
+    method: str,
+    names: list[str],
+    scores: np.ndarray,
 ) -> None:
     """Add a row for each kind of model [targets, seen, candidates].
 
@@ -169,7 +193,7 @@ def _score_members(
     size = config.client_size
     # each target has `size` members, followed by as many others
     is_member = np.tile(np.arange(2 * size) < size, len(scores))
-    for place, name in enumerate(config.seen):
+    for place, name in enumerate(names):
         of_models = scores[:, place]
         judged = attacks.membership_score(
             of_models.ravel(), is_member, threshold=0.0, false_positive_rates=_RATES

@@ -36,10 +36,14 @@ def run(
         federated.logistic(dataset.num_classes),
     )
     start, trainer = _stage.start_and_trainer(config, model, shape, batch_size=10)
-    progress.stage("clients' training", 1)
-    updates = federated.client_updates(config.seed, model, start, clients, trainer)
-    models = np.asarray(start)[None] + np.asarray(updates)
-    progress.update(1, 1)
+    models = np.asarray(start)[None]
+    for number in steps(progress, "clients' training", range(config.rounds)):
+        # the mean of the clients' models is the model of the next round
+        start = models.mean(axis=0)
+        updates = federated.client_updates(
+            config.seed, model, start, clients, trainer, round_index=number
+        )
+        models = start + np.asarray(updates)
     key = _stage.stream(config, Stream.QUANTIZATION)
     wire = _stage.through_wire(key, models, config.connection_probability)
     means, drawn = _class_means(dataset)

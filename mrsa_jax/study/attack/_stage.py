@@ -125,6 +125,7 @@ def start_and_trainer(
     shape: tuple[int, ...],
     batch_size: int,
     clip_norm: Any = None,
+    momentum: float = 0.0,
 ) -> tuple[Any, federated.LocalTrainer]:
     """Return a model's first parameters, and how an attack's clients train it."""
     length = local_length(config) if isinstance(config, LocalLength) else {}
@@ -134,6 +135,7 @@ def start_and_trainer(
         batch_size=batch_size,
         **length,
         clip_norm=clip_norm,
+        momentum=momentum,
     )
     return federated.initial_parameters(config.seed, model, shape), trainer
 

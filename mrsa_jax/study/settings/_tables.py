@@ -334,7 +334,9 @@ class SegmentConfig(Shown):
     group_sizes: Annotated[tuple[int, ...], flags.shown()] = ()
     """Clients of a cohort in each group, slowest group first, such as 3 6 6. Default:
     as equal as can be."""
-    rate_boundaries: Annotated[tuple[float, ...], flags.IS_POSITIVE] = ()
+    rate_boundaries: Annotated[
+        tuple[float, ...], flags.IS_POSITIVE, flags.shown("MBITS [MBITS ...]")
+    ] = ()
     """Mbit/s at which one group ends and the next begins, one fewer than groups, such
     as 1.5 3.5. Groups are then in proportion to the clients with such rates. Default:
     --group-sizes."""

@@ -22,7 +22,7 @@ DatasetName = Annotated[
         **dict.fromkeys(
             ("cifar", "cifar10", "cifar100"), "data: krizhevsky2009learning"
         ),
-        olivetti="data: samaria1994parameterisation",
+        **dict.fromkeys(("olivetti", "att"), "data: samaria1994parameterisation"),
     ),
 ]
 PartitionName = Annotated[
@@ -76,7 +76,7 @@ class DataSource(Shown):
 
     dataset: DatasetName = "mnist_5k"
     """mnist_5k and digits are included; mrsa-jax data prepare fetches mnist,
-    fashion_mnist, cifar10 and cifar100; idx and cifar read files of --directory;
+    fashion_mnist, cifar10 and cifar100; idx, cifar and att read files of --directory;
     olivetti (faces); tfds:NAME; or your own (--plugin)."""
     directory: flags.Folder = None
     """Folder of the data set's files, for sets that are read from a folder. Default:

@@ -28,6 +28,7 @@ from mrsa_papers.harness import (
     rows_to_frame,
     stretched,
 )
+from mrsa_papers.harness._datasets import has_size_of, is_data_of
 from mrsa_papers.harness._figures import draw_image_grid
 from mrsa_papers.harness._items import Check, Found, state
 from mrsa_watch._base.errors import require
@@ -85,17 +86,10 @@ def inversion(context: Context, settings: Values) -> Found:
         _forty_percent(context, settings),
     )
     clipped = float(frame["clipped"].max())
-    is_own = dataset.name == "olivetti"
     return Found(
         checks,
         frame,
-        f"{dataset.name} ({'the' if is_own else 'instead of the'} AT&T faces"
-        + (
-            ""
-            if is_own
-            else ", which cannot be fetched here: --dataset olivetti where they are"
-        )
-        + f"): {number} clients of one class and at most "
+        f"{_source(dataset)}: {number} clients of one class and at most "
         f"{settings.samples_per_client} training images each, "
         f"{dataset.num_classes} classes; softmax regression, {settings.num_epochs} "
         f"local epochs, rate {settings.learning_rate:g}, batch {settings.batch_size} "
@@ -113,6 +107,18 @@ def inversion(context: Context, settings: Values) -> Found:
         "of each class, seed 0, each image from its darkest to its lightest pixel; r "
         "is the "
         "correlation with the class's mean, a tick means identified.",
+    )
+
+
+def _source(dataset: data.Dataset) -> str:
+    """Name the data set, and whether it is the paper's."""
+    if is_data_of(dataset, "olivetti"):
+        return f"{dataset.name} (the AT&T faces)"
+    if has_size_of(dataset, "olivetti"):
+        return f"{dataset.name} (not recognised as the AT&T faces)"
+    return (
+        f"{dataset.name} (instead of the AT&T faces: --dataset att or olivetti where "
+        "they are)"
     )
 
 

@@ -22,6 +22,7 @@ from mrsa_jax import attacks, data, federated, secagg
 from mrsa_jax._core.arrays import on_device
 from mrsa_jax._core.streams import Stream, host_generator, round_key
 from mrsa_papers.ccesa._guesses import Guesses, Method, curve_rows, score_rows
+from mrsa_papers.ccesa._training import are_photographs, resolved_model
 from mrsa_papers.ccesa._wire import PLAIN, SECAGG, Wire, ccesa_name, chance_check, wire
 from mrsa_papers.harness import (
     Check,
@@ -58,6 +59,9 @@ _METHODS: dict[Method, str] = {
 def members(context: Context, settings: Values) -> Found:
     """Return Tables 3 and B.1: who can tell a client's samples from others."""
     dataset = context.images
+    model = resolved_model(context, settings)
+    if not settings.num_epochs:
+        settings.resolve(num_epochs=3 if are_photographs(context) else 60)
     number, sums = settings.num_clients, settings.sum_sizes
     rule = f"must divide the {number} clients"
     require(all(number % size == 0 for size in sums), "sum_sizes", rule, sums)
@@ -69,7 +73,7 @@ def members(context: Context, settings: Values) -> Found:
     ):
         is_smallest = size == min(sizes)
         guesses += _attacked(
-            context, settings, dataset, size, seed, is_smallest=is_smallest
+            context, settings, model, size, seed, is_smallest=is_smallest
         )
     curves = curve_rows(guesses, "likelihood_ratio")
     measures = (("scores", score_rows(guesses)), ("curve", curves))
@@ -103,7 +107,7 @@ def _sizes(settings: Values, dataset: data.Dataset) -> dict[int, int]:
 def _attacked(
     context: Context,
     settings: Values,
-    dataset: data.Dataset,
+    model: Any,
     size: int,
     seed: int,
     *,
@@ -111,12 +115,13 @@ def _attacked(
 ) -> list[Guesses]:
     """Train clients of one size, overhear their first models, and attack them."""
     key = jax.random.fold_in(context.key(seed), size)
-    model = federated.mlp(dataset.num_classes, hidden_sizes=(32,))
+    dataset = context.images
     trainer = federated.local_sgd(
         model,
         settings.learning_rate,
         batch_size=settings.batch_size,
         num_epochs=settings.num_epochs,
+        momentum=settings.momentum,
     )
     names, view, num_others = _overheard(key, dataset, size, model, trainer, settings)
     places = _places(size, num_others, settings.num_clients)
@@ -375,10 +380,10 @@ def _caption(sizes: Mapping[int, int], settings: Values, dataset: data.Dataset) 
     )
     return (
         f"{dataset.name} (CIFAR-10 in the paper): {number} clients (10 in the paper; "
-        f"12 make even sums), n_train = {words}: its shares of the data set. A network "
-        f"of 32 hidden units, {settings.num_epochs} local epochs, rate "
-        f"{settings.learning_rate:g}, batch {settings.batch_size}: the "
-        "clients overfit. Overheard are the models of the first round, "
+        f"12 make even sums), n_train = {words}: its shares of the data set. Model "
+        f"{settings.model}, {settings.num_epochs} local epochs, rate "
+        f"{settings.learning_rate:g}, momentum {settings.momentum:g}, batch "
+        f"{settings.batch_size}. Overheard are the models of the first round, "
         f"{settings.num_seeds} seeds, each client attacked with its own samples and as "
         f"many that nobody trained on. Shadow models: {settings.num_shadows} of the "
         f"adversary's own samples, {ratio} for the likelihood ratio (smallest "

@@ -17,7 +17,12 @@ from jaxtyping import Array, Key
 
 from mrsa_jax import data, federated, secagg
 from mrsa_papers.ccesa._theory import TOTALS, bandwidth_share, step_rate
-from mrsa_papers.ccesa._training import Runs, first_samples
+from mrsa_papers.ccesa._training import (
+    Runs,
+    are_photographs,
+    first_samples,
+    resolved_model,
+)
 from mrsa_papers.harness import (
     Check,
     Context,
@@ -39,7 +44,6 @@ _COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
 IID, OWN = "IID", "one class each"
 _CLOSE = 1.0  # points below SecAgg that still count as its accuracy
 _PRINTED_P = 0.3106
-_BY_IMAGES, _SMALL = "by_images", "small_mlp"  # models of Figure 4
 
 
 def objects(context: Context, settings: Values) -> Found:
@@ -149,18 +153,9 @@ def _objects_runs(context: Context, settings: Values, threshold: float) -> Runs:
     Appendix G.2.1's training; minibatches of ten are a reading (McMahan's). What the
     images decide is set in the settings.
     """
-    # only images of CIFAR's shape can be given to VGG-11
-    is_colour = context.images.input_shape == (32, 32, 3)
-    if settings.model == _BY_IMAGES:
-        settings.resolve(model="vgg11" if is_colour else _SMALL)
-    classes = context.images.num_classes
-    model = (
-        federated.mlp(classes, hidden_sizes=(32,))
-        if settings.model == _SMALL
-        else model_of(settings.model, context.images)
-    )
+    model = resolved_model(context, settings)
     if not settings.num_rounds:
-        settings.resolve(num_rounds=200 if is_colour else 50)
+        settings.resolve(num_rounds=200 if are_photographs(context) else 50)
     every = settings.evaluate_every or max(1, settings.num_rounds // 20)
     n, shards = settings.num_clients, settings.shards_per_client
     words = "two" if shards == 2 else str(shards)

@@ -21,9 +21,31 @@ import numpy as np
 from mrsa_jax import Status, data, federated, graphs, quantize, secagg, selection
 from mrsa_jax.availability import independent, independent_steps
 from mrsa_papers.ccesa._theory import step_rate
-from mrsa_papers.harness._context import Context, Experiment, Split, tests_of
+from mrsa_papers.harness import Values
+from mrsa_papers.harness._context import (
+    Context,
+    Experiment,
+    Split,
+    model_of,
+    tests_of,
+)
 
 _LEVELS = 2**16
+_BY_IMAGES, _SMALL = "by_images", "small_mlp"  # models that an item may name
+
+
+def are_photographs(context: Context) -> bool:
+    """Return whether images have CIFAR's shape, which alone VGG-11 takes."""
+    return context.images.input_shape == (32, 32, 3)
+
+
+def resolved_model(context: Context, settings: Values) -> Any:
+    """Build the model of an item; by its images, set in the settings, if it says so."""
+    if settings.model == _BY_IMAGES:
+        settings.resolve(model="vgg11" if are_photographs(context) else _SMALL)
+    if settings.model == _SMALL:
+        return federated.mlp(context.images.num_classes, hidden_sizes=(32,))
+    return model_of(settings.model, context.images)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

@@ -24,8 +24,9 @@ from mrsa_jax.study import Progress
 from mrsa_jax.study._progress import Silent
 from mrsa_jax.study.runs import _build
 from mrsa_jax.study.settings._config import AssignmentName
+from mrsa_jax.study.settings._parts import KINDS, load_data
 from mrsa_papers.harness._trainings import Trainings
-from mrsa_watch._base.errors import ConfigurationError, check_count, nearest
+from mrsa_watch._base.errors import ConfigurationError, check_count, nearest, require
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -85,8 +86,13 @@ class Context:
 
     def __post_init__(self) -> None:
         check_count(self.seed, "seed", "must be an integer in [0, 2**32)", 0, 2**32 - 1)
-        if self.dataset not in data.SOURCES and not self.dataset.startswith("tfds:"):
-            choice = nearest(self.dataset, (*data.SOURCES, "tfds:NAME"))
+        name = self.dataset.partition(":")[0]
+        own = KINDS["dataset"].rows
+        if name in own:
+            rule = "must not be set with a data set of your own, which has none"
+            require(self.directory is None, "directory", rule, str(self.directory))
+        elif self.dataset not in data.SOURCES and name != "tfds":
+            choice = nearest(self.dataset, (*data.SOURCES, *own, "tfds:NAME"))
             raise ConfigurationError(
                 f"`dataset` must be a known data set; got {self.dataset!r}; {choice}"
             )
@@ -109,7 +115,7 @@ class Context:
     @functools.cached_property
     def images(self) -> data.Dataset:
         """The data set asked for, or the five thousand digits that are always here."""
-        return data.load(self.dataset, directory=self.directory, seed=self.seed)
+        return load_data(self.dataset, self.seed, self.directory)
 
     @functools.cached_property
     def mesh(self) -> jax.sharding.Mesh | None:
