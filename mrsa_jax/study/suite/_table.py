@@ -86,7 +86,9 @@ def write_table(
     write_whole(page, table_page(cards, picture.name))
     with style("double"):
         axes = draw(suite_chart(cards))
-        axes.figure.savefig(picture)  # type: ignore[union-attr]
+        figure = axes.figure
+        # without a date, the same cards give the same file
+        figure.savefig(picture, metadata={"Date": None})  # type: ignore[union-attr]
     return page, picture
 
 
