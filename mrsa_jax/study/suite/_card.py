@@ -257,6 +257,8 @@ def check_form(card: Any) -> None:
         seeds = entry["seeds"]
         is_list = isinstance(seeds, list) and len(seeds) >= scenario.seeds
         is_list = is_list and seeds == list(range(len(seeds)))
+        # True and 1.0 are equal to 1
+        is_list = is_list and all(type(seed) is int for seed in seeds)
         rule = f"must be 0, 1, 2, ..., at least {scenario.seeds} of them"
         _check(is_list, f"{where}.seeds", rule, seeds)
         histories = entry["histories"]

@@ -258,7 +258,7 @@ def _learnt(
     Rounds are those of some curve within the tolerance of the recomputed one: they are
     no fewer than those to a little less accuracy, and no more than those to more.
     """
-    margin, accuracy = version.constants.accuracy_tolerance, curve.accuracy
+    margin = version.constants.accuracy_tolerance + _ROUNDING
     wanted = version.scenarios[name].accuracy
     recomputed = curve.figures(wanted)[figure]
     if figure == "accuracy":
@@ -267,7 +267,7 @@ def _learnt(
             is_close = abs(stated - recomputed) <= margin
     else:
         first, last = (curve.rounds_to(wanted + by) for by in (-margin, margin))
-        rounds = curve.rounds[np.isfinite(accuracy)].tolist()
+        rounds = curve.rounds[np.isfinite(curve.accuracy)].tolist()
         is_close = (
             last is None
             if stated is None

@@ -19,9 +19,8 @@ from mrsa_jax.study.suite import (
     read_card,
     verify_card,
 )
-from mrsa_jax.study.suite._card import card_of, summary_of, to_json
+from mrsa_jax.study.suite._card import card_of, summary_of, to_json, version_figures
 from mrsa_jax.study.suite._compare import _is_better as is_better
-from mrsa_jax.study.suite._figures import figures_of
 from mrsa_jax.study.suite._points import history_digest
 
 V1 = "39725d0d023134ad4f47549f50d5ec9423aa8de2d8b93d07510835f7ebfd2b3a"
@@ -32,7 +31,9 @@ KINDS = {
 }
 
 
-def made(shift: float = 0.0, **problems: str) -> dict[str, Any]:
+def made(
+    shift: float = 0.0, *, trainings: bool = True, **problems: str
+) -> dict[str, Any]:
     """Return a card of made-up points, whose figures grow with the seed."""
     version = load_version("v1")
     points = {
@@ -40,20 +41,23 @@ def made(shift: float = 0.0, **problems: str) -> dict[str, Any]:
             {"history": hashlib.sha256(bytes([seed])).hexdigest()}
             | {
                 figure: int(seed + shift) if about.is_whole else seed / 4 + shift
-                for figure, about in figures_of(version.constants).items()
+                for figure, about in version_figures(version, name).items()
             }
             for seed in range(scenario.seeds)
         ]
-        for name, scenario in version.scenarios.items()
+        for name, scenario in version.scenarios_of(trainings=trainings).items()
         if name not in problems
     }
-    return card_of(version, "uniform", points, problems, {})
+    return card_of(version, "uniform", points, problems, {}, trainings=trainings)
 
 
 def test_a_version_never_changes() -> None:
     version = load_version("v1")
     assert version.digest == V1
-    assert 12 <= len(version.scenarios) <= 16
+    assert len(version.scenarios_of(trainings=False)) == 16
+    assert [one.name for one in version.scenarios.values() if one.trains] == [
+        "training"
+    ]
     assert all(3 <= one.seeds <= 10 for one in version.scenarios.values())
     populations = [one.settings["population"] for one in version.scenarios.values()]
     sizes = {(one["num_clients"], one["cohort_size"]) for one in populations}
@@ -72,6 +76,10 @@ def test_each_scenario_is_a_valid_simulation() -> None:
             config = scenario.config(scheme.written, 3)
             assert config.seed == 3, name
             assert config.rounds == scenario.settings["rounds"]
+            if scenario.trains:
+                training = scenario.training(scheme.written, 3)
+                assert (training.seed, training.rounds) == (3, config.rounds)
+                assert training.population == config.population
     with pytest.raises(mj.ConfigurationError, match="no places but"):
         scenario.written("uniform:{rounds}")
 
@@ -129,6 +137,9 @@ MALFORMED = [
     (("suite",), "v0", "suite"),
     (("more",), 1, "more"),
     (("code",), [], "code"),
+    (("parts",), [], "parts"),
+    (("parts",), ["trainings"], "parts"),
+    (("parts",), ["histories"], r"scenarios\.training"),
     (("scenarios", "other"), {}, r"scenarios\.other"),
     (("scenarios", "markov", "seeds"), [0, 1, 2, 3], r"scenarios\.markov\.seeds"),
     (("scenarios", "markov", "seeds"), [1, 2, 3, 4, 5], r"scenarios\.markov\.seeds"),
@@ -158,7 +169,7 @@ def test_a_malformed_card_is_refused_by_its_field(
         verify_card(card)
 
 
-@pytest.mark.parametrize("name", ["label", "code", "scenarios"])
+@pytest.mark.parametrize("name", ["label", "parts", "code", "scenarios"])
 def test_a_card_lacks_no_field(name: str) -> None:
     card = made()
     del card[name]
@@ -199,10 +210,11 @@ def test_cards_are_compared_beyond_their_intervals() -> None:
     low, high = made(), made(100.0)
     rows = compare_cards([low, high])
     version = load_version("v1")
-    figures = figures_of(version.constants)
-    assert len(rows) == len(figures) * len(version.scenarios)
+    figures = {name: version_figures(version, name) for name in version.scenarios}
+    assert len(rows) == sum(map(len, figures.values()))
     for row in rows:
-        expected = ((1, 0),) if figures[row.figure].better > 0 else ((0, 1),)
+        about = figures[row.scenario][row.figure]
+        expected = ((1, 0),) if about.better > 0 else ((0, 1),)
         assert row.better == expected, row
     # equal cards, and shifts within the intervals, are not better
     assert not any(row.better for row in compare_cards([low, copy.deepcopy(low)]))
@@ -223,6 +235,9 @@ def test_only_comparable_cards_are_compared() -> None:
     rows = compare_cards([card, partial])
     assert "markov" not in {row.scenario for row in rows}
     assert ("losses", "epsilon") not in {(row.scenario, row.figure) for row in rows}
+    # nor does a part that one card lacks
+    rows = compare_cards([card, made(trainings=False)])
+    assert {row.scenario for row in rows} == {*card["scenarios"]} - {"training"}
 
 
 def test_compared_intervals_follow_from_their_ends() -> None:

@@ -5,15 +5,19 @@ from __future__ import annotations
 import pathlib
 import subprocess
 import sys
+import zipfile
+from collections.abc import Callable
 
 import pytest
 
 import mrsa_jax as mj
+from mrsa_jax import cli
 from mrsa_jax._core import registry
 from mrsa_jax._core.registry import ENTRY_POINTS, loaded_plugins
 from mrsa_jax.availability import registry as availability
 from mrsa_jax.graphs import registry as graphs
 from mrsa_jax.selection import registry as selection
+from mrsa_jax.study.suite import Version, run_suite, verify_card
 
 MODULE = """
 import mrsa_jax as mj
@@ -95,6 +99,55 @@ def test_a_module_that_fails_is_named(folder: pathlib.Path) -> None:
         mj.selection.Scheme.parse("idle")
 
 
+def pip_install(folder: pathlib.Path, name: str, module: str, text: str) -> None:
+    """Build the wheel of a package with one module, and install it by pip."""
+    wheel, facts = folder / f"{module}-1.0-py3-none-any.whl", f"{module}-1.0.dist-info"
+    lines = [f"[{group}]\n{name} = {module}\n" for group in ENTRY_POINTS.values()]
+    files = {
+        f"{module}.py": text,
+        f"{facts}/METADATA": f"Metadata-Version: 2.1\nName: {module}\nVersion: 1.0\n",
+        f"{facts}/WHEEL": "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+        f"{facts}/entry_points.txt": "\n".join(lines),
+    }
+    record = [*files, f"{facts}/RECORD"]
+    files[record[-1]] = "".join(f"{path},,\n" for path in record)
+    with zipfile.ZipFile(wheel, "w") as archive:
+        for path, content in files.items():
+            archive.writestr(path, content)
+    target = ["--no-index", "--no-deps", "--target", str(folder / "site"), str(wheel)]
+    subprocess.run([sys.executable, "-m", "pip", "install", "-q", *target], check=True)
+
+
+@pytest.mark.long
+def test_a_selector_that_pip_installed_gets_a_card(
+    folder: pathlib.Path,
+    suite_of: Callable[..., Version],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """And its graph and availability model are found by a study."""
+    suite_of("whole_numbers")
+    module = "parked_by_pip"
+    pip_install(folder, "parked", module, MODULE.format(name="parked"))
+    monkeypatch.syspath_prepend(str(folder / "site"))
+    try:
+        card = run_suite("parked", out=folder / "suite")
+        assert any(module in name for name in card["code"])
+        random = run_suite("uniform", out=folder / "suite")
+        for entries in zip(
+            *(c["scenarios"].values() for c in (card, random)), strict=True
+        ):
+            assert entries[0]["histories"] == entries[1]["histories"]
+        assert verify_card(card, every=True).holds
+        few = ["--num-clients", "8", "--cohort-size", "4", "--rounds", "4", "--trials",
+               "1", "--schemes", "parked", "--availability", "parked", "--graph",
+               "parked", "--step-dropout-rate", "0.1"]  # fmt: skip
+        out = folder / "simulated"
+        assert cli.main(["simulate", *few, "--out", str(out)]) == 0
+    finally:
+        for rows in (selection.ROWS, graphs.ROWS, availability.ROWS):
+            rows.pop("parked", None)
+
+
 ATTACK = '''
 import dataclasses
 import mrsa_jax as mj
@@ -112,9 +165,9 @@ mj.study.register_attack("parked", ParkedConfig, run, units={})
 
 @pytest.mark.long
 def test_commands_find_an_installed_attack_and_selector(tmp_path: pathlib.Path) -> None:
-    install(tmp_path, "parked", "parked_attack", ATTACK)
+    pip_install(tmp_path, "parked", "parked_attack", ATTACK)
     program = (
-        f"import sys; sys.path.insert(0, {str(tmp_path)!r})\n"
+        f"import sys; sys.path.insert(0, {str(tmp_path / 'site')!r})\n"
         "from mrsa_jax.cli import main\n"
         "sys.exit(main(['attack', 'parked', '--help']))\n"
     )

@@ -7,9 +7,10 @@ import json
 import math
 import os
 import pathlib
+import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import jax
@@ -19,7 +20,9 @@ import pytest
 import mrsa_jax as mj
 from mrsa_jax import cli
 from mrsa_jax.selection.registry import ROWS
-from mrsa_jax.study.suite import _points, _run, load_version, read_card, verify_card
+from mrsa_jax.study.runs import _train_points
+from mrsa_jax.study.stores._runner import TRAJECTORIES, Machine
+from mrsa_jax.study.suite import _points, _run, fresh_seeds, read_card, verify_card
 from mrsa_jax.study.suite._others import fcp_sampling, flower_sampling, lotto_random
 from mrsa_jax.study.suite._scenarios import SUITE, Version, settings_of
 
@@ -174,20 +177,9 @@ def test_a_server_exposes_all_unless_clients_enforce_blocks() -> None:
 
 
 @pytest.fixture
-def few(monkeypatch: pytest.MonkeyPatch) -> Version:
+def few(suite_of: Callable[..., Version]) -> Version:
     """A version of two scenarios, whose cards are quick."""
-    import dataclasses
-
-    whole = load_version("v1")
-    names = ("whole_numbers", "enforced_blocks")
-    some = {name: whole.scenarios[name] for name in names}
-    version = dataclasses.replace(whole, scenarios=some)
-    modules = ("_run", "_card", "_verify", "_points", "_scenarios", "_page", "_table")
-    for name in modules:
-        monkeypatch.setattr(
-            f"mrsa_jax.study.suite.{name}.load_version", lambda *a: version
-        )
-    return version
+    return suite_of("whole_numbers", "enforced_blocks")
 
 
 @pytest.fixture(autouse=True)
@@ -226,6 +218,14 @@ def test_a_user_s_file_gets_a_card_that_is_verified(
     with jax.numpy_dtype_promotion("standard"):
         assert cli.main(["suite", "verify", str(path), "--all", *plugin]) == 0
         assert "6 of 6 points recomputed; the card holds" in capsys.readouterr().out
+        verify = ["suite", "verify", str(path), *plugin]
+        assert cli.main([*verify, "--fresh-seeds", "2"]) == 0
+        printed = capsys.readouterr().out
+        assert "2 of 6 points recomputed; the card holds" in printed
+        assert "0 figures worse beyond the intervals with 2 fresh seeds" in printed
+        (draw,) = re.findall(r"drawn by --draw (\d+)", printed)
+        assert cli.main([*verify, "--draw", draw, "--json"]) == 0
+        assert json.loads(capsys.readouterr().out)["draw"] == int(draw)
         # values that fit their means, but not the history
         entry = figures["cardinality"]
         entry |= {"value": 7.0, "low": 7.0, "high": 7.0, "values": [7.0, 7.0, 7.0]}
@@ -269,6 +269,109 @@ def test_a_suite_resumes_and_grows(few: Version, tmp_path: pathlib.Path) -> None
 
 
 @pytest.mark.long
+def test_workers_find_the_same_and_a_suite_grows_by_them(
+    tmp_path: pathlib.Path,
+) -> None:
+    names = ["whole_numbers", "enforced_blocks"]
+    here = _run.run_suite("uniform", out=tmp_path / "here", scenarios=names)
+    workers = {"out": tmp_path / "workers", "scenarios": names, "workers": 1}
+    assert _run.run_suite("uniform", **workers) == here
+    more = _run.run_suite("uniform", **workers, seeds=4)["scenarios"]
+    for name, entry in here["scenarios"].items():
+        assert more[name]["histories"][:3] == entry["histories"]
+        assert len({*more[name]["histories"]}) == 4
+    # another scheme has its own folder, and changes nothing of this
+    before = {p: p.read_bytes() for p in tmp_path.glob("*/uniform/**/*") if p.is_file()}
+    _run.run_suite("weighted", **workers | {"workers": None})
+    assert before == {path: path.read_bytes() for path in before}
+    assert (tmp_path / "workers" / "weighted").is_dir()
+
+
+@pytest.mark.long
+def test_a_training_adds_to_a_card_and_is_of_the_same_rounds(
+    suite_of: Callable[..., Version], tmp_path: pathlib.Path
+) -> None:
+    version = suite_of("mixed_shuffled", "training")
+    without = _run.run_suite("partition", out=tmp_path, trainings=False)
+    assert (without["parts"], [*without["scenarios"]]) == (
+        ["histories"],
+        ["mixed_shuffled"],
+    )
+    assert verify_card(without, seed=1).holds
+    card = _run.run_suite("partition", out=tmp_path)
+    # what was measured is not measured again, and is not lost
+    rounds = card["scenarios"]["mixed_shuffled"]
+    assert rounds == without["scenarios"]["mixed_shuffled"]
+    trained = card["scenarios"]["training"]
+    assert trained["histories"] == rounds["histories"]
+    with pytest.raises(mj.OutputExistsError):
+        _run.run_suite("partition", out=tmp_path, trainings=False)
+    # the same training by the command's own runner
+    config = version.scenarios["training"].training("partition", 2)
+    (values,) = _train_points.run_points([config], Machine(), (TRAJECTORIES,), 1)
+    accuracy = np.asarray(values["accuracy_by_evaluation"], np.float64)
+    figures = {name: entry["values"][2] for name, entry in trained["figures"].items()}
+    assert figures["accuracy"] == pytest.approx(accuracy[-1], abs=1e-6)
+    reached = values["evaluated_round"][accuracy >= 0.8 - 1e-6]
+    expected = int(reached[0]) if reached.size else None
+    assert figures["rounds_to_accuracy"] == expected
+    third = verify_card(card, seed=2)
+    assert third.holds
+    assert {name for name, _ in third.cases} == {"mixed_shuffled", "training"}
+
+
+def peeking(num_clients: int, cohort_size: int) -> Any:
+    """Return another selector under the seeds of cards, which the call stack shows."""
+    frame = sys._getframe()
+    while frame is not None:
+        seed = getattr(frame.f_locals.get("config"), "seed", 0)
+        if seed >= 2**20:
+            return mj.selection.uniform(num_clients, cohort_size)
+        frame = frame.f_back
+    return mj.selection.partition(num_clients, cohort_size)
+
+
+@pytest.mark.long
+def test_other_seeds_do_not_confirm_a_selector_that_knows_them(
+    suite_of: Callable[..., Version], tmp_path: pathlib.Path
+) -> None:
+    suite_of("whole_numbers", "thousand_rounds")
+    mj.selection.register("peeking", peeking)
+    card = _run.run_suite("peeking", out=tmp_path)
+    assert verify_card(card, every=True).holds
+    worse = {
+        (row.scenario, row.figure)
+        for row in fresh_seeds(card, 3, seed=0)
+        if (0, 1) in row.better
+    }
+    for name in card["scenarios"]:
+        assert {(name, "strong_privacy"), (name, "exposed_clients")} <= worse
+    honest = _run.run_suite("partition", out=tmp_path)
+    assert not any((0, 1) in row.better for row in fresh_seeds(honest, 3, seed=0))
+    with pytest.raises(mj.ConfigurationError, match="`count`"):
+        fresh_seeds(honest, 1)
+
+
+@pytest.mark.parametrize(
+    ("words", "field"),
+    [
+        (["verify", "card.json", "--schemes", "uniform"], "schemes"),
+        (["verify", "card.json", "--no-trainings"], "trainings"),
+        (["compare", "card.json", "card.json", "--all"], "all"),
+        (["--draw", "3"], "draw"),
+        (["--fresh-seeds", "3"], "fresh_seeds"),
+        (["--workers", "1", "--scheduler", "tcp://host:1"], "workers"),
+        (["verify", "card.json", "--all", "--draw", "3"], "draw"),
+    ],
+)
+def test_flags_of_another_task_are_refused(
+    words: list[str], field: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(["suite", *words]) == 2
+    assert f"`{field}` must not be set" in capsys.readouterr().err
+
+
+@pytest.mark.long
 def test_a_scheme_that_does_not_fit_says_why(
     few: Version, tmp_path: pathlib.Path
 ) -> None:
@@ -277,38 +380,29 @@ def test_a_scheme_that_does_not_fit_says_why(
     assert SUITE.name == "suite"
 
 
-PROGRAM = """
-import json
-from mrsa_jax.study.suite._points import measure
-from mrsa_jax.study.suite._scenarios import settings_of
-values = measure(settings_of("v1", "whole_numbers", "uniform", 0))
-print(json.dumps(values))
-"""
+PROGRAM = pathlib.Path(__file__).with_name("machines.py")
+MACHINES = [
+    {"OPENBLAS_CORETYPE": core, "OPENBLAS_NUM_THREADS": threads}
+    for core in ("Haswell", "SkylakeX", "Zen")
+    for threads in ("1", "2")
+] + [{"XLA_FLAGS": "--xla_cpu_max_isa=SSE4_2"}]
 
 
 @pytest.mark.slow
-def test_digests_are_equal_on_all_kinds_of_processors() -> None:
-    outputs = []
-    for core in ("Haswell", "SkylakeX", "Zen"):
-        for threads in ("1", "2"):
-            changes = {
-                "OPENBLAS_CORETYPE": core,
-                "OPENBLAS_NUM_THREADS": threads,
-                "OMP_NUM_THREADS": threads,
-            }
-            done = subprocess.run(
-                [sys.executable, "-c", PROGRAM],
-                env=os.environ | changes,
-                capture_output=True,
-                text=True,
-                check=True,
-            )
-            outputs.append(json.loads(done.stdout))
-    first = outputs[0]
-    for other in outputs[1:]:
-        assert other["history"] == first["history"]
-        for name, value in first.items():
-            if isinstance(value, int | str) or value is None:
-                assert other[name] == value, name
-            else:
-                assert other[name] == pytest.approx(value, rel=1e-6), name
+@pytest.mark.parametrize("form", ["loops", "xla"])
+def test_stored_cards_hold_on_all_kinds_of_processors(form: str) -> None:
+    """The cards are of one machine and one Python; each other that runs this agrees."""
+    for number, machine in enumerate(MACHINES):
+        threads = machine.get("OPENBLAS_NUM_THREADS", "1")
+        changes = machine | {"MRSA_JAX_FORM": form, "OMP_NUM_THREADS": threads}
+        # another seed and scheme on each
+        scheme = ("batch_partitioning", "bernoulli", "lotto_random")[number % 3]
+        done = subprocess.run(
+            [sys.executable, PROGRAM, str(number % 3), scheme],
+            env=os.environ | changes,
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        found = json.loads(done.stdout)
+        assert found == {"differences": [], "points": 17}, (form, machine)
