@@ -203,7 +203,7 @@ _IMAGES: dict[str, Any] = _FEW | {
     "privacy_targets": (4,),
     "privacy_target": 4,
     "dropout_rate": 0.2,
-    "num_rounds": 12,
+    "num_rounds": 40,
     "learning_rate": 0.2,
     "num_steps": 20,
     "num_seeds": 2,
