@@ -134,8 +134,8 @@ def _draws(count: int) -> tuple[np.ndarray, np.ndarray]:
         drawn = generator.multinomial(count, np.full(count, 1 / count), _DRAWS)
         return drawn, np.full(_DRAWS, 1 / _DRAWS)
     rows, weights = [], []
-    for drawn in itertools.combinations_with_replacement(range(count), count):
-        times = collections.Counter(drawn)
+    for places in itertools.combinations_with_replacement(range(count), count):
+        times = collections.Counter(places)
         rows.append([times[place] for place in range(count)])
         orders = math.factorial(count)
         orders //= math.prod(map(math.factorial, times.values()))

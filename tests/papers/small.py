@@ -178,6 +178,40 @@ _POPULATION = {
     "dropout_rates": (0.0, 0.3),
     "num_rounds": 9,
 }
+_FEW = {"num_clients": 12, "cohort_size": 4, "dropout_rates": (0.1, 0.3)}
+_TABLE: dict[str, Any] = _FEW | {
+    "privacy_targets": (2,),
+    "num_rounds": 5,
+    "num_tests": 2,
+    "learning_rates": (0.2,),
+    "batch_size": 5,
+    "model": "logistic",
+    "num_seeds": 2,
+}
+_WINDOW: dict[str, Any] = _FEW | {
+    "privacy_targets": (4,),
+    "privacy_target": 4,
+    "assignment": "cyclic",
+    "rounds_before": 2,
+    "early_rounds": 1,
+    "window": 6,
+    "longer_window": 8,
+    "learning_rate": 0.05,
+    "batch_size": 5,
+    "partition": "iid",
+    "model": "mlp",
+    "num_seeds": 1,
+    "num_trials": 2,
+}
+_IMAGES: dict[str, Any] = _FEW | {
+    "privacy_targets": (4,),
+    "privacy_target": 4,
+    "dropout_rate": 0.2,
+    "num_rounds": 40,
+    "learning_rate": 0.2,
+    "num_steps": 20,
+    "num_seeds": 2,
+}
 # values that only some combinations of settings allow
 _TOGETHER: dict[str, dict[str, Any]] = {
     "heterosag.matrices": {
@@ -206,6 +240,17 @@ _TOGETHER: dict[str, dict[str, Any]] = {
     "multiround.fig5a": _POPULATION,
     "multiround.theorem3": {"populations": ("6:2", "9:3")},
     "multiround.early_leaks": _POPULATION,
+    "multiround.table3": _TABLE,
+    "multiround.table4": _TABLE,
+    "multiround.table5": _TABLE,
+    "multiround.fig8": _TABLE | {"num_clients": (12, 8), "cohort_sizes": (4, 4)},
+    "multiround.fig9": _WINDOW,
+    "multiround.fig8_2021": _WINDOW | {"partition": "shards"},
+    "multiround.motion": _WINDOW
+    | {"window_lengths": (6, 8), "rate_factors": (1.0, 0.01)},
+    "multiround.exposure": _WINDOW | {"num_rounds": (6, 8), "dim": 20},
+    "multiround.fig10": _IMAGES,
+    "multiround.image_motion": _IMAGES | {"server_rates": (1.0, 0.01)},
 }
 
 

@@ -215,3 +215,17 @@ def test_the_exposed_have_no_predicted_error_to_show() -> None:
     assert np.asarray(lines["trained updates"].get_ydata()).tolist() == [0.4]
     assert np.asarray(lines["drawn updates"].get_xdata()).tolist() == [0.5]
     assert len(lines) == 3
+
+
+@pytest.mark.parametrize(
+    ("partition", "verdict"), [(0.02, "not stated"), (0.2, "reproduced")]
+)
+def test_a_small_gap_goes_with_accuracy_where_partition_has_a_large_one(
+    partition: float, verdict: str
+) -> None:
+    """Of Table 3, IID: user partition has 25.73 %, 17 points below the next."""
+    means = {"Random": 0.0576, "User partition": partition, "Weighted random": 0.0}
+    check = rounds._accurate_if_fair(means)
+    assert check.verdict == verdict
+    assert "User partition 25.73 %" in check.paper
+    assert ("User partition and Random" in check.note) is (verdict == "not stated")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import math
 import pathlib
@@ -129,6 +130,24 @@ def test_what_decides_a_printed_accuracy_is_the_papers_or_open() -> None:
                     seen.add(setting.name)
                     assert setting.is_open or setting.paper is not None, (name, setting)
     assert seen == decide
+
+
+def test_fast_is_nothing_but_other_values() -> None:
+    """No maker asks for it, and an item at its values is the fast item."""
+    folder = pathlib.Path(mrsa_papers.__file__).parent
+    makers = [file for paper in ITEMS for file in (folder / paper).glob("*.py")]
+    assert len(makers) > 30
+    for file in makers:
+        asked = [
+            node.attr
+            for node in ast.walk(ast.parse(file.read_text(encoding="utf-8")))
+            if isinstance(node, ast.Attribute) and "fast" in node.attr
+        ]
+        assert not asked, file
+    (setting,) = ITEMS["multiround"]["remark6"].settings
+    assert setting.fast != setting.value
+    fast, given = remake("multiround.remark6", fast=True), mrsa_papers.remark6
+    assert fast[0].checks == given(num_clients=setting.fast).checks
 
 
 def test_a_claim_of_ours_is_never_a_hit_or_a_miss_of_the_paper() -> None:

@@ -295,6 +295,8 @@ def _check_found(told: list[Any], rows: list[dict[str, Any]]) -> None:
         "clipped_fraction",
         "most_clipped",
         "failed_uploads",
+        "expected_fairness_gap",
+        "expected_fairness_error",
     }
     for count, found in enumerate([first, *later]):
         for place, (row, last) in enumerate(zip(found.rows, rows, strict=True)):
@@ -304,6 +306,7 @@ def _check_found(told: list[Any], rows: list[dict[str, Any]]) -> None:
                 name: last[name] for name in same
             }
             assert (row.accuracy is None) == (place >= count)
+            assert (row.expected_fairness_gap is None) == (place >= count)
             assert (row.reconstruction_error is None) == (place >= count)
 
 

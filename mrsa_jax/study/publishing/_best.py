@@ -83,7 +83,8 @@ def best_over(
     table = scores.transpose(*others, along, *repeats).to_numpy()
     table = table.reshape(*table.shape[: len(others) + 1], -1)
     done = results["done"].astype(bool).transpose(*others, along, *seeds).to_numpy()
-    is_done = done.reshape(*done.shape[: len(others) + 1], -1).all(axis=-1)
+    done = done.reshape(*done.shape[: len(others) + 1], -1)
+    is_done = np.asarray(done.all(axis=-1))
     found = _found(results, along, others, table, is_done, sign=-1 if is_least else 1)
     return found.assign_attrs(
         axis=along, by=quantity, least=str(is_least), repetitions=table.shape[-1]

@@ -225,6 +225,12 @@ def _await_fairness(
             )
 
 
+def _fairness(columns: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Return the variables of F of eq. (6); nan where it is not known, or not yet."""
+    unknown = (np.nan, np.nan)
+    return shares_variables([column.get("fairness", unknown) for column in columns])
+
+
 def _known(before: dict[str, Any], entries: Sequence[_Entry]) -> dict[str, Any]:
     """Return the variables that do not depend on what was learnt."""
     histories = [history_values(entry.played.history, EVERYTHING) for entry in entries]
@@ -261,8 +267,7 @@ def _dataset(
     if segments is not None:
         trained |= segment_variables([entry.played for entry in entries])
         variables["upload_rate"] = ("client", segments.rates, {"units": "bit/s"})
-    unknown = (np.nan, np.nan)
-    variables |= shares_variables([each.get("fairness", unknown) for each in columns])
+    variables |= _fairness(columns)
     measured, more_axes = _measured.variables(config, columns)
     # the number of rounds that were done at each test
     evaluated = columns[0]["evaluated_rounds"] + 1
@@ -323,9 +328,10 @@ def _report_early(
             elif name in first:
                 column[name] = np.full_like(first[name], np.nan)
         columns.append(column)
-    early(
-        xr.Dataset(_known(before, entries) | _trained_variables(columns), coords=axes)
-    )
+    variables = _known(before, entries) | _trained_variables(columns)
+    if finished:
+        variables |= _fairness([entry.values for entry in entries])
+    early(xr.Dataset(variables, coords=axes))
 
 
 def _trained_variables(columns: Sequence[dict[str, Any]]) -> dict[str, Any]:

@@ -403,15 +403,14 @@ def plan_sweep(sweep: Sweep, machine: Machine | None = None) -> Plan:
             name,
         )
     if sweep.best_over is not None:
-        numbers = [
+        quantities = [
             name
             for name, variable in variables.items()
             if set(variable.dims) <= {"trial"} and variable.dtype[:1] in "fi"
         ]
-        rule = "a number of each point or trial"
-        check_known(
-            sweep.best_over.get("by", "accuracy"), "best_over.by", numbers, rule
-        )
+        by = sweep.best_over.get("by", "accuracy")
+        kind = "a number of each point or trial"
+        check_known(by, "best_over.by", quantities, kind)
     inner = runner.sizes(configs)
     each = sum(
         np.dtype(variable.dtype).itemsize

@@ -250,8 +250,14 @@ class Experiment:
         indices.flat[: len(order)] = order
         sizes = np.zeros(num_parts, np.int32)
         sizes[: len(order) // size] = size
-        arrays = (images.test_inputs, images.test_labels, indices, sizes)
-        return data.ClientData(*map(jax.device_put, arrays), images.num_classes)
+        inputs, labels = map(jax.device_put, (images.test_inputs, images.test_labels))
+        return data.ClientData(
+            inputs,
+            labels,
+            jax.device_put(indices),
+            jax.device_put(sizes),
+            images.num_classes,
+        )
 
     def first_updates(self, seed: int) -> np.ndarray:
         """Return every client's update from the initial model, f32 [N, d]."""

@@ -251,6 +251,10 @@ def _played(ground: _Ground, target: int, rate: float | None) -> Any:
     history = np.asarray(
         selection.rollout(ground.key, selector, online, settings.num_rounds)
     )
+    # an update of which nothing is seen has no direction to invert
+    rule = "must be rounds enough for every client to be in a sum"
+    is_seen = bool(history.any(axis=0).all())
+    require(is_seen, "num_rounds", rule, settings.num_rounds)
     # updates of a model that moves may grow
     # nothing may be clipped, which would be another experiment
     clip = float(np.abs(ground.updates).max()) * (1.001 if rate is None else 3)
