@@ -163,7 +163,8 @@ def unlike(drifts: dict[str, Any]) -> dict[str, Any]:
     Args:
         drifts: What `drift` returned, for the memory and the share of each training.
     """
-    rows = {}
+    rows: dict[str, dict[str, Any]] = {}
+    verdicts: dict[str, str] = {}
     for name, step in TRAININGS.items():
         shares = [
             shares_of_clients(seed, step, drifts["rows"][name])
@@ -172,9 +173,11 @@ def unlike(drifts: dict[str, Any]) -> dict[str, Any]:
         found = {key: interval([one[key] for one in shares]) for key in shares[0]}
         gap = found["predicted_mean"]["mean"] - found["attained_mean"]["mean"]
         is_near = abs(gap) <= NEAR and found["correlation"]["mean"] >= AGREES
-        verdict = "predicted" if is_near else "**not predicted**"
-        rows[name] = {"label": step.label, "verdict": verdict} | found
-    return {"near": NEAR, "agrees": AGREES, "rows": rows}
+        verdicts[name] = "predicted" if is_near else "**not predicted**"
+        rows[name] = {"label": step.label, "verdict": verdicts[name]} | found
+    predicted = list(verdicts.values()).count("predicted")
+    counts = {"predicted": predicted, "trainings": len(rows)}
+    return {"near": NEAR, "agrees": AGREES, "rows": rows} | counts
 
 
 def shares_of_clients(
