@@ -133,7 +133,7 @@ notebooks: $(VENV)/.test
 gallery: $(VENV)/.test
 	cd docs/gallery/images && for script in ../*.py; do SOURCE_DATE_EPOCH=0 $(abspath $(BIN))/python $$script || exit 1; done
 
-# the report: its numbers, figures and text, in paper/
+# the report in paper/: its numbers, figures, and text as Markdown, HTML and PDF
 paper: $(VENV)/.test
 	$(BIN)/python paper/make.py
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from typing import Any
 
 import jax
@@ -346,24 +347,27 @@ class _Result:
         groups = self.groups
         return np.bincount(groups, self.scene.has_attribute)[groups]
 
-    def hidden_worst(self, stop: int) -> dict[str, float]:
+    @functools.cached_property
+    def hidden_worst(self) -> dict[str, np.ndarray]:
         """Return among how many the worst update and lasting part are hidden by then.
 
-        NaN where no client came twice, so that nothing is known of a memory.
+        After each round; NaN where no client came twice, so that nothing is known of a
+        memory.
         """
-        drift, history = self.scene.drift, self.scene.view.participation[:stop]
+        drift, history = self.scene.drift, self.scene.view.participation
         names = ("hidden_among_worst", "lasting_hidden_worst")
         if not np.isfinite(drift.memory):
-            return dict.fromkeys(names, float("nan"))
+            return dict.fromkeys(names, np.full(len(history), np.nan))
         known = {
             "share": drift.lasting,
             "noise": self.scene.view.sum_noise**2,
             "spread": drift.spread,
         }
-        update = privacy.hidden_among(history, memory=drift.memory, **known)
+        among = functools.partial(privacy.hidden_among_trajectory, history, **known)
+        update = among(memory=drift.memory)
         # an attribute never changes
-        lasting = privacy.hidden_among(history, memory=1.0, of="lasting", **known)
-        worst = (float(np.min(hidden)) for hidden in (update, lasting))
+        lasting = among(memory=1.0, of="lasting")
+        worst = (np.min(hidden, axis=1) for hidden in (update, lasting))
         return dict(zip(names, worst, strict=True))
 
     def trajectory(self, bound: float | None) -> list[dict[str, Any]]:
@@ -378,7 +382,8 @@ class _Result:
             estimates = self.attack.solve(*parts).estimates
             auc = self.judged(estimates).auc
             row = {"rounds": stop, "auc": auc, "bound_auc": bound}
-            rows.append(row | self.hidden_worst(stop))
+            worst = self.hidden_worst.items()
+            rows.append(row | {name: float(each[stop - 1]) for name, each in worst})
         return rows
 
 
