@@ -20,13 +20,20 @@ from mrsa_jax.cli.console import (
     use_cores,
 )
 from mrsa_jax.cli.tables import print_table
+from mrsa_jax.study.settings._tables import check_unset
 from mrsa_watch._base.errors import check_known, require
 from mrsa_watch._base.html import counted
 
 if TYPE_CHECKING:
     from mrsa_jax.study.suite import Row
 
-_WORDS = ("verify", "compare", "table")
+_READ: dict[str, tuple[str, ...]] = {
+    "": ("schemes", "suite", "seeds", "out", "workers"),
+    "verify": ("all",),
+    "compare": (),
+    "table": ("table",),
+}
+"""Settings that each task reads, all but `json`."""
 _DIFFERS = 1  # exit status of a card that does not hold
 _HIGHLIGHTS = ("strong_privacy", "update_hidden_worst_200", "exposed_clients",
                "cardinality", "fairness_gap")  # fmt: skip
@@ -75,9 +82,14 @@ class SuiteCommand:
 def run_suite_command(command: SuiteCommand) -> int:
     """Do what the words of the command name, and return the exit status."""
     task, *cards = command.words or ("",)
+    if task:
+        check_known(task, "words", [*_READ][1:], "verify, compare or table")
+    others = {name for names in _READ.values() for name in names} - {*_READ[task]}
+    rule = f"must not be set for `suite {task}`, which does not read it"
+    rule = rule if task else "must not be set without the task that reads it"
+    check_unset(command, rule, *sorted(others))
     if not task:
         return _measure(command)
-    check_known(task, "words", _WORDS, "verify, compare or table")
     require(len(cards) > 0, "words", f"must name a card behind {task}", task)
     use_compile_cache()
     use_cores(1)
