@@ -190,7 +190,8 @@ class AttackRow:
     def _decided(self, values: dict[str, Any]) -> Unread:
         """Go through the settings that a run or a file of sums decides."""
         sources = [name for name in ("run", "aggregates") if name in values]
-        if any(values[name] is not None for name in sources):
+        # a user's own attack checks its files itself
+        if self.of_rounds and any(values[name] is not None for name in sources):
             flags = " or ".join(f"--{name}" for name in sources)
             rule = f"must not be set with {flags}: these rounds have happened"
             of_all = {field.name for field in dataclasses.fields(AttackSettings)}

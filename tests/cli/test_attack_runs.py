@@ -6,6 +6,7 @@ import dataclasses
 import pathlib
 from typing import Any
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -15,6 +16,7 @@ from mrsa_jax.cli import main
 from mrsa_jax.study.attack._membership import _pairs
 from mrsa_jax.study.attack._recorded import RecordedRun
 from mrsa_jax.study.kinds import attacks
+from mrsa_jax.study.stores._store import open_results
 from mrsa_watch._base.errors import ConfigurationError
 
 _OTHERS: dict[str, list[Any]] = {
@@ -95,13 +97,19 @@ def test_the_reason_why_a_run_is_refused(
     assert message in " ".join(capsys.readouterr().err.split())
 
 
-def _trained(folder: pathlib.Path, **aggregation: Any) -> study.TrainConfig:
+def _trained(
+    folder: pathlib.Path,
+    clients: tuple[int, int] = (10, 3),
+    rounds: int = 14,
+    partition: Any = "iid",
+    **aggregation: Any,
+) -> study.TrainConfig:
     config = study.TrainConfig(
         out=folder,
-        rounds=14,
+        rounds=rounds,
         scheme="uniform",
-        population=study.PopulationConfig(10, 3),
-        data=study.DataConfig(dataset="digits", partition="shards_with_shared"),
+        population=study.PopulationConfig(*clients),
+        data=study.DataConfig(dataset="digits", partition=partition),
         training=study.TrainingConfig(model="logistic"),
         aggregation=study.AggregationConfig(**aggregation),
         resources=study.ResourceConfig(devices=1),
@@ -122,7 +130,7 @@ def _settings(name: str, run: pathlib.Path, **more: Any) -> Any:
 
 
 def _history(run: pathlib.Path) -> np.ndarray:
-    rows: np.ndarray = study.open_results(run)["participation"].to_numpy()[0]
+    rows: np.ndarray = open_results(run)["participation"].to_numpy()[0]
     return rows.astype(np.bool_)
 
 
@@ -168,7 +176,7 @@ def test_images_of_a_run_are_those_of_its_estimates(
     recorded = RecordedRun.read(run)
     shape = recorded.dataset.train_inputs.shape[1:]
     view = mj.attacks.views.ModelView(
-        recorded.model, np.load(solved / "model.npy"), tuple(shape), 10
+        recorded.model, jnp.asarray(np.load(solved / "model.npy")), tuple(shape), 10
     )
     attack = mj.attacks.model_inversion(num_steps=4, step_size=0.02)
     expected = attack.run(None, view).images
@@ -198,24 +206,9 @@ def test_members_are_compared_with_others_of_their_class(run: pathlib.Path) -> N
 def test_a_class_that_clients_hold_shows_in_the_sums_of_a_run(
     tmp_path: pathlib.Path,
 ) -> None:
-    """Each client holds one of two or three shards, so some hold a class."""
-    config = dataclasses.replace(
-        _trained(tmp_path / "first"), out=tmp_path / "run", rounds=24
-    )
-    data = dataclasses.replace(
-        config.data, partition="dirichlet_by_client", concentration=0.05
-    )
-    study.run_and_save(dataclasses.replace(config, data=data))
-    folder = tmp_path / "run"
-    recorded = RecordedRun.read(folder)
-    labels = np.asarray(recorded.clients.labels)
-    held = [
-        {*labels[np.asarray(rows)[: int(size)]].tolist()}
-        for rows, size in zip(
-            recorded.clients.indices, recorded.clients.sizes, strict=True
-        )
-    ]
-    target = next(c for c in range(10) if 2 <= sum(c in of for of in held) <= 8)
+    """Each of twenty clients holds one digit, so two hold each."""
+    folder, target = tmp_path / "run", 3
+    _trained(folder, clients=(20, 4), rounds=30, partition="shards")
     settings = _settings("attribute", folder, num_shadows=40, target_class=target)
     found = study.run(settings)
     assert {row["method"] for row in found.summary} == {"joint", "prolin"}

@@ -211,6 +211,24 @@ def test_a_setting_without_effect_is_refused(
     assert message in " ".join(capsys.readouterr().err.split())
 
 
+@pytest.mark.parametrize(
+    ("words", "name"),
+    [
+        ("verify CARD --schemes uniform", "schemes"),
+        ("verify CARD --seeds 3", "seeds"),
+        ("compare A B --all", "all"),
+        ("table CARD --out folder", "out"),
+        ("--all", "all"),
+        ("--schemes uniform --table suite.md", "table"),
+    ],
+)
+def test_a_task_of_the_suite_refuses_settings_of_others(
+    words: str, name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["suite", *words.split()]) == 2
+    assert f"`{name}` must not be set" in capsys.readouterr().err
+
+
 def test_a_folder_is_refused_with_your_own_data(
     tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -15,7 +15,12 @@ from mrsa_jax.attacks.views import UpdateView
 from mrsa_jax.study._findings import AttackFindings
 from mrsa_jax.study._progress import Progress
 from mrsa_jax.study.attack import _stage
-from mrsa_jax.study.attack._recorded import RecordedRun, bytes_to_repeat, settings_of
+from mrsa_jax.study.attack._recorded import (
+    RecordedRun,
+    bytes_to_repeat,
+    check_pixels,
+    settings_of,
+)
 from mrsa_jax.study.attack._stage import rows_of
 from mrsa_jax.study.attacks_on_models import GradientsConfig, pictures
 from mrsa_jax.study.attacks_on_sums import LeastSquaresConfig
@@ -212,6 +217,7 @@ def _invert_solved(
 ) -> None:
     """Invert one client's update as least squares estimated it."""
     client, count = config.client, config.num_images
+    check_pixels(solved.data, "from" if config.run is None else "run")
     assert client is not None
     rule = f"must be one of the {solved.num_clients} clients, counted from 0"
     require(client < solved.num_clients, "client", rule, client)

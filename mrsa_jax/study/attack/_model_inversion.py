@@ -14,7 +14,11 @@ from mrsa_jax._core.streams import Stream
 from mrsa_jax.study._findings import AttackFindings
 from mrsa_jax.study._progress import Progress, steps
 from mrsa_jax.study.attack import _stage
-from mrsa_jax.study.attack._recorded import RecordedRun, bytes_to_repeat
+from mrsa_jax.study.attack._recorded import (
+    RecordedRun,
+    bytes_to_repeat,
+    check_pixels,
+)
 from mrsa_jax.study.attack._stage import rows_of
 from mrsa_jax.study.attacks_on_models import ModelInversionConfig
 from mrsa_jax.study.runs import _build
@@ -92,6 +96,7 @@ def _invert_run(
 ) -> None:
     """Invert the model of all clients after the last round of a recorded run."""
     trained, dataset = run.settings, run.dataset
+    check_pixels(trained.data, "run")
     report.title = f"Model inversion: {trained.training.model} on {dataset.name}"
     means, drawn = _class_means(dataset)
     view = attacks.views.ModelView(

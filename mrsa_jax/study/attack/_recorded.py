@@ -99,6 +99,12 @@ class RecordedRun:
         )
 
 
+def check_pixels(data: Any, argument: str) -> None:
+    """Refuse data whose pixels do not lie between 0 and 1, where images are sought."""
+    rule = "must be of data without --normalise: images are sought between 0 and 1"
+    require(not data.normalise, argument, rule, data.normalise)
+
+
 def settings_of(folder: pathlib.Path) -> TrainConfig:
     """Return the settings of a run."""
     return load_config(TrainConfig, folder / "config.toml")

@@ -100,7 +100,7 @@ def _num_rows(config: Any) -> int:
 
     Those of its settings that are lists of them.
     """
-    sources = ("run", "aggregates")
+    sources = ("run", "aggregates", "solved")
     is_given = any(getattr(config, name, None) is not None for name in sources)
     # a run has one scheme, and shows sums alone
     listed = ["others", "clients", "methods", "estimators", "pads"]
