@@ -45,6 +45,7 @@ from mrsa_jax.cli.console import (
 )
 from mrsa_jax.study import KINDS, TrainConfig, load_config
 from mrsa_jax.study.kinds import attacks
+from mrsa_jax.study.settings._names import in_settings
 from mrsa_watch._base.errors import (
     ConfigurationError,
     DataNotFoundError,
@@ -228,7 +229,10 @@ def _say_error(text: str) -> None:
 def _by_flags(text: str, config: Any) -> str:
     """Return a message about settings that names their flags."""
     settings = config.attack if isinstance(config, AttackCommand) else config  # type: ignore[attr-defined]
-    for field, flag in renamed(type(settings)).items() if settings is not None else ():
+    if settings is None:
+        return text
+    text = in_settings(text, settings)
+    for field, flag in renamed(type(settings)).items():
         text = text.replace(f"`{field}`", f"`{flag}`")
     return text
 

@@ -15,7 +15,7 @@ from mrsa_jax.cli.console import output_console, print_sentences
 from mrsa_jax.cli.tables import print_table
 from mrsa_jax.study import load_config
 from mrsa_jax.study.kinds import attacks, load_attack
-from mrsa_watch._base.errors import ConfigurationError, check_known
+from mrsa_watch._base.errors import ConfigurationError, check_known, require
 
 _MOST_ROWS = 48  # of the detailed table that are printed
 
@@ -57,6 +57,9 @@ def defaults(path: pathlib.Path | None, words: list[str]) -> AttackCommand:
                 f"`attack` must be followed by the name of one: {names}"
             )
         check_known(name, "attack", rows, "a known attack")
+    reason = rows[name].not_run if name in rows else ""
+    asked = any(word.partition("=")[0] == "--run" for word in words)
+    require(not (reason and asked), "run", reason)
     union = union_of(
         (word, row.settings, word == name, {}) for word, row in rows.items()
     )

@@ -11,10 +11,10 @@ from __future__ import annotations
 import dataclasses
 import importlib
 import pathlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from mrsa_jax._core.flags import IS_SHARE, Seed, Several, Whole, Within
+from mrsa_jax._core.flags import IS_SHARE, Folder, Seed, Several, Whole, Within
 from mrsa_jax._core.registry import built_by
 from mrsa_jax.availability.registry import Model
 from mrsa_jax.study.settings._config import (
@@ -22,7 +22,10 @@ from mrsa_jax.study.settings._config import (
     check_sizes,
     parse_scheme,
 )
+from mrsa_jax.study.settings._tables import check_unset
 from mrsa_jax.study.settings._training_tables import (
+    PARTITIONS,
+    DataSplit,
     LocalLength,
     LocalSchedule,
     local_length,
@@ -51,6 +54,15 @@ class AttackSettings(Shown):
     """Replace another attack in --out."""
     json: bool = False
     """Print the scores as JSON on standard output."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class OfRun(AttackSettings):
+    """A recorded run instead of simulated rounds."""
+
+    run: Folder = None
+    """Attack the run of mrsa-jax train in this folder instead: repeats its rounds and
+    keeps the sums. Default: simulated rounds."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -87,6 +99,10 @@ class SumsOfRounds(AttackSettings, PopulationConfig):
         yield from runs.histories(self, rounds, clients)
 
 
+Unread = Iterator[tuple[str, tuple[str, ...]]]
+"""Settings without effect next to the others: a rule, and those that it forbids."""
+
+
 @dataclasses.dataclass(frozen=True)
 class AttackRow:
     """An attack.
@@ -102,6 +118,10 @@ class AttackRow:
         about: What its papers are cited for.
         papers: Keys of papers, or BibTeX entries.
         check: Raises for the first setting that breaks one of its rules.
+        of_rounds: Settings that have an effect on the rounds of a run or of a file, too.
+        not_run: Why it cannot attack a recorded run, if it cannot: behind `run`.
+        unread: settings -> those that its others leave without effect, which must have
+            their defaults.
         needs: MiB that it takes at its smallest: programs, the compiler's work,
             libraries. Between a process that finds all programs in the cache on disk
             and one that compiles them, on two cores of x86-64 with JAX 0.10.
@@ -120,6 +140,9 @@ class AttackRow:
     about: str
     papers: tuple[str, ...]
     check: Callable[[Any], None] = lambda config: None
+    of_rounds: tuple[str, ...] = ()
+    not_run: str = ""
+    unread: Callable[[Any], Iterable[tuple[str, tuple[str, ...]]]] = lambda config: ()
     needs: int = 200
     arrays: Callable[[Any], int] = lambda config: 0
     images: str = ""
@@ -155,7 +178,25 @@ class AttackRow:
                 require(
                     is_array, name, "must be an existing .npy or .npz file", str(path)
                 )
+        if values.get("run") is not None:
+            rule = "must be the folder of a complete run of `mrsa-jax train`"
+            is_complete = (config.run / "results.zarr").is_dir()
+            require(is_complete, "run", rule, str(config.run))
         self.check(config)
+        unread = *self._decided(values), *_unread(config), *self.unread(config)
+        for rule, names in unread:
+            check_unset(config, rule, *names)
+
+    def _decided(self, values: dict[str, Any]) -> Unread:
+        """Go through the settings that a run or a file of sums decides."""
+        sources = [name for name in ("run", "aggregates") if name in values]
+        # a user's own attack checks its files itself
+        if self.of_rounds and any(values[name] is not None for name in sources):
+            flags = " or ".join(f"--{name}" for name in sources)
+            rule = f"must not be set with {flags}: these rounds have happened"
+            of_all = {field.name for field in dataclasses.fields(AttackSettings)}
+            used = {*sources, *of_all, *self.of_rounds}
+            yield rule, tuple(name for name in values if name not in used)
 
     def memory_bytes(self, config: Any) -> int:
         """Estimate its memory beyond that of an idle process with JAX.
@@ -167,6 +208,25 @@ class AttackRow:
             ConfigurationError: If its data set is not there.
         """
         return self.needs * 2**20 + self.arrays(config)
+
+
+def _unread(config: Any) -> Unread:
+    """Go through the settings without effect that attacks share."""
+    if isinstance(config, PopulationConfig):
+        rates = sorted(set(config.dropout_rates))
+        read = Model.parse(config.availability).row.reads(rates)
+        if config.assignment != "by_label" and "assignment" not in read:
+            yield "must not be set if all clients have the same rate", ("assignment",)
+        if "dropout_rates" not in read:
+            rule = "must not be set with --availability that has no rates"
+            yield rule, ("dropout_rates",)
+    if isinstance(config, DataSplit):
+        of_all = [name for _, *names in PARTITIONS.values() for name in names]
+        others = {*of_all}.difference(PARTITIONS[config.partition][1:])
+        rule = f"must not be set with --partition {config.partition}"
+        yield rule, tuple(sorted(others))
+    if isinstance(config, LocalSchedule) and not config.decay_rounds:
+        yield "must not be set without --decay-rounds", ("decay_factor",)
 
 
 def row(

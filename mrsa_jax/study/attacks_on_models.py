@@ -14,6 +14,8 @@ from mrsa_jax.study._attack_rows import (
     AttackSettings,
     FinitePositive,
     FromZero,
+    OfRun,
+    Unread,
     plain,
     row,
 )
@@ -45,7 +47,7 @@ _PICTURES = (".png", ".jpg", ".jpeg")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class GradientsConfig(AttackSettings, DataSource):
+class GradientsConfig(OfRun, DataSource):
     """Look for the images behind an update, or behind a sum of several updates.
 
     An update of few images shows them (Zhu et al. 2019; Geiping et al. 2020), a sum of
@@ -55,6 +57,7 @@ class GradientsConfig(AttackSettings, DataSource):
       mrsa-jax attack gradients --dataset mnist_5k --model lenet --num-summed 4
       mrsa-jax attack gradients --folder ~/pictures --method euclidean
       mrsa-jax attack gradients --from results/attack/least_squares --client 3
+      mrsa-jax attack gradients --run results/train --client 3
     """
 
     out: pathlib.Path = pathlib.Path("results/attack/gradients")
@@ -73,8 +76,8 @@ class GradientsConfig(AttackSettings, DataSource):
     """Invert the update of --client that `mrsa-jax attack least-squares` estimated in
     this folder, with its model, data and learning rate. Default: not used."""
     client: Annotated[flags.Count, flags.Within(0)] = None
-    """Client of --from, counted from 0. It is required with --from. Default: not used.
-    """
+    """Client of --from or --run, counted from 0. It is required with both. Default: not
+    used."""
     seen: tuple[Literal["plain", "padded", "sum"], ...] = ("plain", "sum", "padded")
     """View of the adversary: one client's plain update, its padded upload, or the sum
     of the clients."""
@@ -103,9 +106,13 @@ class GradientsConfig(AttackSettings, DataSource):
 
 
 def _check_gradients(config: GradientsConfig) -> None:
-    are_both = (config.solved is None) == (config.client is None)
-    rule = "must be set together with --from"
-    require(are_both, "client", rule, config.client)
+    is_solved = config.solved is not None or config.run is not None
+    rule = "must be set together with --from or --run"
+    require(is_solved == (config.client is not None), "client", rule, config.client)
+    if config.run is not None:
+        rule = "must not be set with --run, whose sums are solved first"
+        require(config.solved is None, "from", rule, str(config.solved))
+        return
     if config.solved is not None:
         rule = "must not be set with --from, whose folder decides it"
         check_unset(config, rule, *_DECIDED)
@@ -123,6 +130,14 @@ def _check_gradients(config: GradientsConfig) -> None:
         require(bool(pictures(config.folder)), "folder", rule, str(config.folder))
 
 
+def _unread_by_gradients(config: GradientsConfig) -> Unread:
+    if config.method == "euclidean":
+        rule = "must not be set with --method euclidean, whose L-BFGS chooses its steps"
+        yield rule, ("step_size",)
+    if config.seen == ("plain",):
+        yield "must not be set unless --seen has padded or sum", ("num_summed",)
+
+
 _DECIDED = (
     "photo",
     "dataset",
@@ -136,7 +151,7 @@ _DECIDED = (
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class ModelInversionConfig(AttackSettings, DataSplit, LocalLength):
+class ModelInversionConfig(OfRun, DataSplit, LocalLength):
     """Draw what a model takes for the typical image of each class: a digit, or a face.
 
     Softmax regression shows its classes (Fredrikson et al. 2015): a face where a class
@@ -146,6 +161,7 @@ class ModelInversionConfig(AttackSettings, DataSplit, LocalLength):
       mrsa-jax attack model-inversion --connection-probability 0.7 --num-clients 40
       mrsa-jax attack model-inversion --dataset olivetti --partition shards --num-clients 40
         --rounds 50 --num-epochs 50
+      mrsa-jax attack model-inversion --run results/train
     """
 
     out: pathlib.Path = pathlib.Path("results/attack/model_inversion")
@@ -177,8 +193,14 @@ class ModelInversionConfig(AttackSettings, DataSplit, LocalLength):
     """Weight of the total variation."""
 
 
+def _unread_by_model_inversion(config: ModelInversionConfig) -> Unread:
+    if config.seen == ("plain",):
+        rule = "must not be set unless --seen has padded or aggregate"
+        yield rule, ("connection_probability",)
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class MembershipConfig(AttackSettings, DataSource, LocalLength):
+class MembershipConfig(OfRun, DataSource, LocalLength):
     """Tell whether samples were among those that a client trained on.
 
     A model that knows its samples by heart gives them away; AUC 0.5 is chance.
@@ -186,6 +208,7 @@ class MembershipConfig(AttackSettings, DataSource, LocalLength):
       mrsa-jax attack membership --methods loss --num-epochs 100 --label-noise 0
       mrsa-jax attack membership --seen sum --num-summed 8
       mrsa-jax attack membership --seen padded --num-summed 20 --connection-probability 0.7
+      mrsa-jax attack membership --run results/train --num-targets 1
     """
 
     out: pathlib.Path = pathlib.Path("results/attack/membership")
@@ -220,11 +243,15 @@ class MembershipConfig(AttackSettings, DataSource, LocalLength):
     """Shadow models of the adversary."""
 
 
-def _check_membership(config: MembershipConfig) -> None:
-    rule = "must not be set unless --seen has padded or sum"
-    is_used = config.connection_probability == 1.0 or set(config.seen) != {"plain"}
-    value = config.connection_probability
-    require(is_used, "connection_probability", rule, value)
+def _unread_by_membership(config: MembershipConfig) -> Unread:
+    if config.seen == ("plain",):
+        yield (
+            "must not be set unless --seen has padded or sum",
+            (
+                "num_summed",
+                "connection_probability",
+            ),
+        )
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -288,6 +315,17 @@ ROWS = (
         "attack on updates",
         ("geiping2020inverting", "zhu2019deep"),
         check=_check_gradients,
+        of_rounds=(
+            "client",
+            "num_images",
+            "method",
+            "iterations",
+            "restarts",
+            "step_size",
+            "smoothness",
+            "known_labels",
+        ),
+        unread=_unread_by_gradients,
         needs=520,
         images="images_of_gradients",
     ),
@@ -301,6 +339,8 @@ ROWS = (
         },
         "attack on models",
         ("fredrikson2015model",),
+        of_rounds=("iterations", "step_size", "smoothness"),
+        unread=_unread_by_model_inversion,
         needs=350,
         images="images_of_model_inversion",
     ),
@@ -311,7 +351,8 @@ ROWS = (
         plain("accuracy plus_minus precision recall auc tpr_at_0.1% tpr_at_1%"),
         "attack on models",
         ("carlini2022membership",),
-        check=_check_membership,
+        of_rounds=("methods", "num_targets", "num_shadows"),
+        unread=_unread_by_membership,
         needs=450,
     ),
     row(
@@ -322,6 +363,8 @@ ROWS = (
         "attack by a server that sends different models",
         ("pasquini2022eluding",),
         check=_check_inconsistency,
+        not_run="must not be set: the server lies while a round runs, and those of a "
+        "run have happened",
         needs=200,
     ),
 )

@@ -10,7 +10,9 @@ from mrsa_jax._core import flags
 from mrsa_jax.study._attack_rows import (
     FinitePositive,
     FromZero,
+    OfRun,
     SumsOfRounds,
+    Unread,
     plain,
     row,
 )
@@ -32,7 +34,7 @@ _Estimators = Annotated[
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class LeastSquaresConfig(SumsOfRounds, DataConfig, LocalSchedule):
+class LeastSquaresConfig(OfRun, SumsOfRounds, DataConfig, LocalSchedule):
     """Solve the sums of many rounds for each client's update, as a server can.
 
     A server that keeps every sum and knows who was in it solves the linear system
@@ -71,9 +73,6 @@ class LeastSquaresConfig(SumsOfRounds, DataConfig, LocalSchedule):
     ] = None
     """L2 norm to which each client clips its update, such as 0.5. Default: no clipping.
     """
-    run: flags.Folder = None
-    """Attack the run of mrsa-jax train in this folder instead: repeats its rounds and
-    keeps the sums. Default: simulated rounds."""
     aggregates: flags.File = None
     """Attack your own sums instead: .npy or .npz of reals [rounds, d], sums and not
     means. Default: simulated rounds."""
@@ -104,27 +103,6 @@ class LeastSquaresConfig(SumsOfRounds, DataConfig, LocalSchedule):
     sum."""
 
 
-_OF_SUMS = frozenset(
-    [
-        "seed",
-        "out",
-        "overwrite",
-        "json",
-        "run",
-        "aggregates",
-        "participation",
-        "updates",
-        "window",
-        "prior",
-        "ridge",
-        "noise",
-        "memory",
-        "share",
-    ]
-)
-"""Settings of least squares that sums of a run or a file do not decide."""
-
-
 def _check_least_squares(config: LeastSquaresConfig) -> None:
     require(
         config.ridge == 0 or config.noise == 0,
@@ -144,8 +122,6 @@ def _check_least_squares(config: LeastSquaresConfig) -> None:
     )
     are_both = (config.aggregates is None) == (config.participation is None)
     if config.run is not None:
-        rule = "must be the folder of a complete run of `mrsa-jax train`"
-        require((config.run / "results.zarr").is_dir(), "run", rule, str(config.run))
         rule = "must not be set with --run, whose store has it"
         require(
             config.participation is None,
@@ -170,10 +146,6 @@ def _check_least_squares(config: LeastSquaresConfig) -> None:
         _name(config.updates),
     )
     is_own = config.aggregates is not None or config.run is not None
-    if is_own:
-        rule = "must not be set with --run or --aggregates: these rounds have happened"
-        names = (field.name for field in dataclasses.fields(config))
-        check_unset(config, rule, *(name for name in names if name not in _OF_SUMS))
     if config.window is not None and not is_own:
         rule = "must be no longer than --rounds"
         require(
@@ -182,7 +154,7 @@ def _check_least_squares(config: LeastSquaresConfig) -> None:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class DistinguishConfig(SumsOfRounds, DataSource):
+class DistinguishConfig(OfRun, SumsOfRounds, DataSource):
     """Tell from the sums whether a client's updates were shifted: the best test.
 
     Plays the likelihood ratio on rounds with a shift and without, and compares how
@@ -194,6 +166,7 @@ class DistinguishConfig(SumsOfRounds, DataSource):
       mrsa-jax attack distinguish --others gaussian --shift 0.5 --noise-variance 2
       mrsa-jax attack distinguish --schemes batch_partitioning:2 batch_partitioning:4 --rounds 40
       mrsa-jax attack distinguish --others trained --learning-rate 2 --trainings 1000
+      mrsa-jax attack distinguish --run results/train --others gaussian
     """
 
     out: pathlib.Path = pathlib.Path("results/attack/distinguish")
@@ -231,8 +204,34 @@ class DistinguishConfig(SumsOfRounds, DataSource):
     round."""
 
 
+def _check_distinguish(config: DistinguishConfig) -> None:
+    rule = (
+        "must be gaussian with --run: tests on trained updates compare hundreds of "
+        "trainings, and a run is one of them"
+    )
+    is_one = config.run is None or config.others == ("gaussian",)
+    require(is_one, "others", rule, config.others)
+
+
+def _unread_by_distinguish(config: DistinguishConfig) -> Unread:
+    if "gaussian" not in config.others:
+        yield "must not be set unless --others has gaussian", ("trials",)
+    if "trained" not in config.others:
+        yield "must not be set unless --others has trained", _OF_TRAININGS
+
+
+_OF_TRAININGS = (
+    "trainings",
+    "dataset",
+    "directory",
+    "model",
+    "client_size",
+    "learning_rate",
+)
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class AttributeConfig(SumsOfRounds, DataSource):
+class AttributeConfig(OfRun, SumsOfRounds, DataSource):
     """Infer an attribute of each client from the sums: what a client is.
 
     A passive server trains shadow clients at each round's model, fits a linear score of
@@ -246,6 +245,7 @@ class AttributeConfig(SumsOfRounds, DataSource):
       mrsa-jax attack attribute --schemes uniform --clip-norm 0.5 --noise-multiplier 1
       mrsa-jax attack attribute --partition dirichlet --concentration 0.5
       mrsa-jax attack attribute --mask hospitals.npy --target-class 3
+      mrsa-jax attack attribute --run results/train --target-class 3
     """
 
     out: pathlib.Path = pathlib.Path("results/attack/attribute")
@@ -325,10 +325,19 @@ def _check_attribute(config: AttributeConfig) -> None:
     )
     is_bounded = config.clip_norm is not None or config.noise_multiplier == 0
     require(is_bounded, "clip_norm", rule, config.clip_norm)
+    rule = "must be class with --run, in which a record is one client's alone"
+    is_of_class = config.run is None or config.attribute == "class"
+    require(is_of_class, "attribute", rule, config.attribute)
+
+
+def _unread_by_attribute(config: AttributeConfig) -> Unread:
+    if config.attribute == "record":
+        rule = "must not be set with --attribute record"
+        yield rule, ("target_class", "num_held")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class CanariesConfig(SumsOfRounds):
+class CanariesConfig(OfRun, SumsOfRounds):
     """Measure with canaries whether noise in the ring hides clients as planned.
 
     A client sends a vector of four clip norms in its rounds, to be clipped to one, or
@@ -340,6 +349,7 @@ class CanariesConfig(SumsOfRounds):
       mrsa-jax attack canaries
       mrsa-jax attack canaries --mechanism discrete_gaussian --noise-multiplier 0.5 --trials 10000
       mrsa-jax attack canaries --others known --modulus-bits 16 --dim 1024
+      mrsa-jax attack canaries --run results/train
     """
 
     out: pathlib.Path = pathlib.Path("results/attack/canaries")
@@ -381,8 +391,13 @@ def _check_canaries(config: CanariesConfig) -> None:
         check_blind(depends, "schemes", text)
 
 
+def _unread_by_canaries(config: CanariesConfig) -> Unread:
+    if "gaussian" not in config.others:
+        yield "must not be set unless --others has gaussian", ("spread",)
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class DisaggregationConfig(SumsOfRounds):
+class DisaggregationConfig(OfRun, SumsOfRounds):
     """Recover who was in each sum from the sums and how often each client took part.
 
     A server that is not told who took part finds out from how often each client did
@@ -390,6 +405,7 @@ class DisaggregationConfig(SumsOfRounds):
       mrsa-jax attack disaggregation --num-clients 40 --rounds 100
       mrsa-jax attack disaggregation --update-change 0.1
       mrsa-jax attack disaggregation --aggregates sums.npy --counts counts.npy
+      mrsa-jax attack disaggregation --run results/train
     """
 
     out: pathlib.Path = pathlib.Path("results/attack/disaggregation")
@@ -428,21 +444,14 @@ def _check_disaggregation(config: DisaggregationConfig) -> None:
         rule = "must not be set without --aggregates"
         check_unset(config, rule, "counts", "participation", "interval_lengths")
         return
+    rule = "must not be set with --aggregates, which are other sums"
+    require(config.run is None, "run", rule, str(config.run))
     is_told = config.counts is not None or config.participation is not None
     require(
         is_told,
         "counts",
         "must be given with --aggregates, or --participation to count from",
     )
-    rule = "must not be set with --aggregates: these rounds have happened"
-    simulated = (field.name for field in dataclasses.fields(SumsOfRounds))
-    names = {*simulated, "rounds", "dim", "drift"} - {
-        "seed",
-        "out",
-        "overwrite",
-        "json",
-    }
-    check_unset(config, rule, *sorted(names))
     if config.counts is not None or config.interval_lengths:
         rule = "must not be set with --counts or --interval-lengths"
         check_unset(config, rule, "interval")
@@ -466,6 +475,16 @@ ROWS = (
         },
         "attack on sums",
         ("so2023securing",),
+        of_rounds=(
+            "participation",
+            "updates",
+            "window",
+            "prior",
+            "ridge",
+            "noise",
+            "memory",
+            "share",
+        ),
         check=_check_least_squares,
         needs=270,
     ),
@@ -481,6 +500,16 @@ ROWS = (
         },
         "attack on sums",
         ("dong2022gaussian",),
+        of_rounds=(
+            "others",
+            "clients",
+            "shift",
+            "noise",
+            "false_positive_rates",
+            "trials",
+        ),
+        check=_check_distinguish,
+        unread=_unread_by_distinguish,
         needs=430,
     ),
     row(
@@ -498,7 +527,16 @@ ROWS = (
         },
         "audit of differential privacy",
         ("andrew2024one", "nasr2023tight"),
+        of_rounds=(
+            "others",
+            "clients",
+            "spread",
+            "false_positive_rates",
+            "trials",
+            "target_delta",
+        ),
         check=_check_canaries,
+        unread=_unread_by_canaries,
         needs=560,
     ),
     row(
@@ -514,7 +552,9 @@ ROWS = (
         },
         "attribute inference from sums",
         ("kerkouche2023client", "marchand2023sratta", "pejo2023quality"),
+        of_rounds=("estimators", "attribute", "target_class", "num_shadows"),
         check=_check_attribute,
+        unread=_unread_by_attribute,
         needs=330,
     ),
     row(
@@ -531,6 +571,14 @@ ROWS = (
         },
         "attack on sums",
         ("lam2021gradient",),
+        of_rounds=(
+            "counts",
+            "participation",
+            "interval",
+            "interval_lengths",
+            "restarts",
+            "seconds",
+        ),
         check=_check_disaggregation,
         needs=200,
     ),

@@ -26,6 +26,7 @@ from mrsa_jax.study.settings._commands import (
 )
 from mrsa_jax.study.settings._config import DemoConfig, SimulateConfig, TrainConfig
 from mrsa_jax.study.settings._load import check_types, with_plain_values, without_none
+from mrsa_jax.study.settings._names import named_by
 from mrsa_jax.study.settings._parts import check_parts
 from mrsa_watch._base.errors import (
     ConfigurationError,
@@ -92,10 +93,11 @@ class Kind:
         """
         fields = dataclasses.fields(self.config)
         values = {field.name: getattr(settings, field.name) for field in fields}
-        config = self.config(**values | self.changed(settings))
-        check_types(config, check_tables[0])
-        check_parts(config, check_tables[1])
-        self.check(config)
+        with named_by(settings):
+            config = self.config(**values | self.changed(settings))
+            check_types(config, check_tables[0])
+            check_parts(config, check_tables[1])
+            self.check(config)
         return config
 
     def label(self, field: str, value: Any) -> Any:
@@ -383,5 +385,6 @@ def checked(config: Any) -> Any:
         if without_none(hint) is pathlib.Path and getattr(config, name) is not None
     }
     config = dataclasses.replace(config, **paths)
-    kind.check(config)
+    with named_by(config):
+        kind.check(config)
     return config

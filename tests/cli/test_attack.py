@@ -100,7 +100,7 @@ def files(tmp_path: pathlib.Path) -> dict[str, pathlib.Path]:
         ([*SUMS, "--schemes", "unifrom"], "did you mean 'uniform'?"),
         (
             [*SUMS, "--schemes", "batch_partitioning:4"],
-            "must be a multiple of `privacy_target`",
+            "must be a multiple of the privacy target of `schemes`",
         ),
         (
             [*SUMS, "--dropout-rates", "1"],
@@ -207,7 +207,7 @@ def files(tmp_path: pathlib.Path) -> dict[str, pathlib.Path]:
             "`folder` must be a folder with pictures",
         ),
         (["gradients", "--step-size", "inf"], "`step_size` must be finite"),
-        (["gradients", "--dataset", "mnits"], "`name` must be a known data set"),
+        (["gradients", "--dataset", "mnits"], "`dataset` must be a known data set"),
         (
             ["model-inversion", "--connection-probability", "0"],
             "must lie in (0, 1]; got 0.0",

@@ -65,7 +65,7 @@ def test_what_simulates_rounds_is_refused_with_sums_of_elsewhere(
 
 
 _SOLVED = {"counts", "participation", "interval_lengths", "interval", "restarts"}
-_SOLVED |= {"seconds", "seed", "out", "overwrite", "json", "aggregates"}
+_SOLVED |= {"seconds", "seed", "out", "overwrite", "json", "aggregates", "run"}
 """Settings of disaggregation that use sums of any source."""
 
 
@@ -82,7 +82,7 @@ def test_what_simulates_rounds_is_refused_by_disaggregation_of_files(
     files: dict[str, Any] = {"aggregates": path, "counts": path}
     validate(DisaggregationConfig(**files))
     value = _another(field)
-    rule = f"`{field.name}` must not be set with --aggregates"
+    rule = f"`{field.name}` must not be set with --run or --aggregates"
     with pytest.raises(ConfigurationError, match=rule):
         validate(DisaggregationConfig(**files, **{field.name: value}))
 

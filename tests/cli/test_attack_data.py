@@ -21,10 +21,10 @@ _SMALL = {
     "--schemes uniform --local-steps 2 --decay-rounds 2 --partition shards --no-single-label "
     "--assignment sorted",
     "attribute": "--num-clients 6 --cohort-size 2 --rounds 4 --schemes uniform "
-    "--trainings 1 --client-size 8 --num-shadows 32 --dropout-rates 0 "
+    "--trainings 1 --client-size 8 --num-shadows 32 --dropout-rates 0 0.5 "
     "--assignment cyclic",
     "distinguish": "--num-clients 4 --cohort-size 2 --rounds 2 --schemes uniform "
-    "--trainings 2 --trials 50 --warm-up 0 --others trained --clients median "
+    "--trainings 2 --warm-up 0 --others trained --clients median "
     "--assignment cyclic",
     "gradients": "--iterations 2 --seen plain --random-starts 1 --model logistic",
     "model-inversion": "--iterations 3 --local-steps 2 --num-clients 3 --seen plain "

@@ -47,7 +47,7 @@ SCHEMES = ["--schemes", "uniform", "partition", "batch_partitioning:2"]
         ),
         (
             ["demo", "--schemes", "batch_partitioning:5"],
-            "multiple of `privacy_target`; got 12",
+            "multiple of the privacy target of `schemes`; got 12",
         ),
         (["simulate", "--schemes", "unifrom"], "did you mean 'uniform'"),
         (["simulate", "--schemes", "random"], "got 'random'; did you mean 'uniform'?"),

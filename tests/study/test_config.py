@@ -54,21 +54,21 @@ NOISY = {"noise_multiplier": 1.0, "clip_norm": 1.0}
         (DemoConfig(schemes=("unifrom",)), "did you mean 'uniform'"),
         (
             DemoConfig(schemes=("batch_partitioning",)),
-            "`scheme` must give a privacy target",
+            "`schemes` must give a privacy target",
         ),
         (
             DemoConfig(schemes=("batch_partitioning:x",)),
-            "`scheme` must give a privacy target",
+            "`schemes` must give a privacy target",
         ),
         (DemoConfig(schemes=("batch_partitioning:4:greddy",)), "did you mean 'greedy'"),
-        (DemoConfig(schemes=("bernoulli:1.5",)), "`scheme` must give a probability"),
-        (DemoConfig(schemes=("bernoulli:nan",)), "`scheme` must give a probability"),
+        (DemoConfig(schemes=("bernoulli:1.5",)), "`schemes` must give a probability"),
+        (DemoConfig(schemes=("bernoulli:nan",)), "`schemes` must give a probability"),
         (DemoConfig(schemes=("uniform:3",)), "it has no parameter"),
-        (DemoConfig(schemes=("poisson",)), "`scheme` must give probabilities"),
-        (DemoConfig(schemes=("poisson:0.1:2",)), "`scheme` must give probabilities"),
+        (DemoConfig(schemes=("poisson",)), "`schemes` must give probabilities"),
+        (DemoConfig(schemes=("poisson:0.1:2",)), "`schemes` must give probabilities"),
         (
             DemoConfig(schemes=("power_of_choice:x",)),
-            "`scheme` must give a number of candidates",
+            "`schemes` must give a number of candidates",
         ),
         (
             DemoConfig(schemes=("power_of_choice:11",)),
@@ -76,15 +76,15 @@ NOISY = {"noise_multiplier": 1.0, "clip_norm": 1.0}
         ),
         (
             DemoConfig(schemes=("balls_in_bins:0",)),
-            "`scheme` must give a number of bins",
+            "`schemes` must give a number of bins",
         ),
         (
             DemoConfig(schemes=("power_of_choice:²",)),
-            "`scheme` must give a number of candidates",
+            "`schemes` must give a number of candidates",
         ),
         (
             DemoConfig(schemes=("minimum_separation:3",)),
-            "`scheme` must give rounds and a scheme",
+            "`schemes` must give rounds and a scheme",
         ),
         (
             DemoConfig(schemes=("minimum_separation:0:uniform",)),
@@ -97,15 +97,16 @@ NOISY = {"noise_multiplier": 1.0, "clip_norm": 1.0}
         (DemoConfig(schemes=("crossing_partitions",)), "as in 'crossing_partitions:4'"),
         (
             DemoConfig(schemes=("crossing_partitions:12",)),
-            "`num_clients` must be at least `privacy_target` squared; got 120 and 12",
+            "`num_clients` must be at least the privacy target of `schemes` squared; "
+            "got 120 and 12",
         ),
         (
             DemoConfig(schemes=("minimum_separation:2:batch_partitioning:5",)),
-            "`cohort_size` must be a multiple of `privacy_target`; got 12 and 5",
+            "`cohort_size` must be a multiple of the privacy target of `schemes`; got 12",
         ),
         (
             SimulateConfig(schemes=("batch_partitioning:5",)),
-            "`cohort_size` must be a multiple of `privacy_target`; got 12 and 5",
+            "`cohort_size` must be a multiple of the privacy target of `schemes`; got 12",
         ),
         (
             SimulateConfig(population=PopulationConfig(13, 12), schemes=("partition",)),

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from typing import Any
+import pathlib
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -20,10 +21,12 @@ from mrsa_jax.attacks.views import AttributeView
 from mrsa_jax.study._findings import AttackFindings
 from mrsa_jax.study._progress import Progress
 from mrsa_jax.study.attack import _stage
+from mrsa_jax.study.attack._recorded import RecordedRun, bytes_to_repeat, settings_of
 from mrsa_jax.study.attacks_on_sums import AttributeConfig
 from mrsa_jax.study.publishing._assets import text_of
 from mrsa_jax.study.settings._parts import build, load_data
-from mrsa_watch._base.errors import require
+from mrsa_jax.study.stores._store import measured_drift
+from mrsa_watch._base.errors import ConfigurationError, require
 
 _RATES = (0.01, 0.1)  # of false positives
 _STOPS = 8  # rounds after which the estimate is scored
@@ -32,6 +35,9 @@ _COORDINATES = 1024  # of each update, that tell how updates drift
 
 def run(config: AttributeConfig, report: AttackFindings, progress: Progress) -> None:
     """Train with and without the attribute, and infer it from the sums."""
+    if config.run is not None:
+        _attack_run(config, RecordedRun.read(config.run), report, progress)
+        return
     report.title = (
         f"Attribute: {config.attribute}, {config.model} on {config.dataset}, "
         f"{config.client_size} samples per client"
@@ -55,22 +61,133 @@ def run(config: AttributeConfig, report: AttackFindings, progress: Progress) -> 
                 of_method.append(_Result(attack, scene, scores))
                 done = sum(map(len, results.values()))
                 progress.update(done, config.trainings * len(config.estimators))
-        for method, of_method in results.items():
-            head = {"scheme": label, "method": method}
-            report.summary.append(head | _summary(config, of_method))
-            for training, result in enumerate(of_method):
-                # the bound is of the scheme: the same in all of its trainings
-                rows = result.trajectory(report.summary[-1]["bound_auc"])
-                report.scores += [head | {"training": training} | row for row in rows]
-        # the same of all estimators: it is of the rounds
-        of_scheme = [row for row in report.scores if row["scheme"] == label]
-        report.sentences += _hidden_words(label, of_scheme)
+        _add_rows(report, label, results, config.prevalence)
+    _say_found(report)
+
+
+def _add_rows(
+    report: AttackFindings,
+    label: str,
+    results: dict[Any, list[_Result]],
+    prevalence: float,
+    is_bounded: bool = True,
+) -> None:
+    """Add what each estimator found under a scheme."""
+    for method, of_method in results.items():
+        head = {"scheme": label, "method": method}
+        report.summary.append(head | _summary(of_method, prevalence, is_bounded))
+        for training, result in enumerate(of_method):
+            # the bound is of the scheme: the same in all of its trainings
+            rows = result.trajectory(report.summary[-1]["bound_auc"])
+            report.scores += [head | {"training": training} | row for row in rows]
+    # the same of all estimators: it is of the rounds
+    of_scheme = [row for row in report.scores if row["scheme"] == label]
+    report.sentences += _hidden_words(label, of_scheme)
+
+
+def _say_found(report: AttackFindings) -> None:
     words = text_of("attribute_found")
     for row in report.summary:
         report.sentences.append(words.format(**row))
         if row["bound_auc"] is not None:
             report.sentences.append(text_of("attribute_bound").format(**row))
     report.sentences.append(text_of("attribute_limits"))
+
+
+def _attack_run(
+    config: AttributeConfig,
+    run: RecordedRun,
+    report: AttackFindings,
+    progress: Progress,
+) -> None:
+    """Infer from the sums of a recorded run which clients hold samples of a class.
+
+    Shadow clients hold samples of the test set: as many as clients of the run do in the
+    median, and of the class as many as those with the attribute.
+    """
+    trained, target = run.settings, config.target_class
+    report.title = (
+        f"Attribute: class {target}, {trained.training.model} on {run.dataset.name}, "
+        "the sums of a run"
+    )
+    rule = "must be of one learning rate, at which the shadow clients train"
+    require(not trained.training.decay_rounds, "run", rule, str(config.run))
+    counts = _held(run, target)
+    has_attribute = counts > 0
+    rule = "must be a class that at least two clients hold, and at least two do not"
+    fits = 2 <= has_attribute.sum() <= len(has_attribute) - 2
+    require(fits, "target_class", rule, target, f"{has_attribute.sum()} clients")
+    summed = run.summed(progress)
+    sums, history = np.asarray(summed.view.aggregates), summed.view.participation
+    # the model before each sum: each adds the mean of its updates
+    steps = sums / history.sum(axis=1)[:, None]
+    models = np.asarray(run.start, np.float64) + np.cumsum(steps, axis=0) - steps
+    shadows_have = np.arange(config.num_shadows) % 2 == 0
+    size = max(int(np.median(run.clients.sizes)), 1)
+    inputs, labels = (
+        np.asarray(run.dataset.test_inputs),
+        np.asarray(run.dataset.test_labels),
+    )
+    special, others = np.flatnonzero(labels == target), np.flatnonzero(labels != target)
+    _check_places(special, others)
+    generator = np.random.default_rng([config.seed, 0xA77])
+    shadows = _dealt(
+        generator,
+        (inputs, labels),
+        special,
+        generator.choice(others, (len(shadows_have), size)),
+        shadows_have,
+        min(int(np.median(counts[has_attribute])), size),
+        run.dataset.num_classes,
+    )
+    view = AttributeView(
+        history, sums, models.astype(np.float32), shadows, shadows_have
+    )
+    assert config.run is not None
+    tested = federated.evaluate(
+        run.model, on_device(models[-1] + steps[-1], jnp.float32), inputs, labels
+    )
+    accuracy = float(tested.accuracy)
+    drift = _measured(config.run)
+    scene = _Scene(view, has_attribute, run.trainer, drift, accuracy)
+    prevalence = float(has_attribute.mean())
+    results: dict[Any, list[_Result]] = {}
+    progress.stage(run.label, len(config.estimators))
+    for method in config.estimators:
+        attack = attacks.attribute(run.trainer, prevalence=prevalence, method=method)
+        scores = attack.run(_stage.stream(config, Stream.ATTACK), view)
+        results[method] = [_Result(attack, scene, scores)]
+        progress.update(len(results), len(config.estimators))
+    # who has the attribute follows from the data, not from independent draws
+    _add_rows(report, run.label, results, prevalence, is_bounded=False)
+    _say_found(report)
+
+
+def _held(run: RecordedRun, target: int) -> np.ndarray:
+    """Return how many samples of a class each client of a run holds."""
+    labels = np.asarray(run.clients.labels)[np.asarray(run.clients.indices)]
+    places = np.arange(labels.shape[1]) < np.asarray(run.clients.sizes)[:, None]
+    held: np.ndarray = ((labels == target) & places).sum(axis=1)
+    return held
+
+
+def _measured(folder: pathlib.Path) -> _Memory:
+    """Return how updates drifted, as the run measured them; NaN if it did not."""
+    try:
+        return _Memory(*measured_drift(folder))
+    except ConfigurationError:
+        return _Memory(float("nan"), float("nan"))
+
+
+class _Memory(NamedTuple):
+    """How updates drift: their memory, and the share that has it.
+
+    The spread is the unit of noise, of which the sums of a run have none.
+    """
+
+    memory: float
+    lasting: float
+    spread: float = 1.0
 
 
 def _hidden_words(scheme: str, rows: list[dict[str, Any]]) -> list[str]:
@@ -125,7 +242,7 @@ class _Scene:
     view: AttributeView
     has_attribute: np.ndarray
     trainer: Any
-    drift: federated.Drift
+    drift: federated.Drift | _Memory
     accuracy: float
 
     @classmethod
@@ -218,18 +335,54 @@ def _holders(
         is_special = labels[pool] == config.target_class
         special, others = pool[is_special], pool[~is_special]
         held = config.num_held
+    _check_places(special, others)
+    return _dealt(
+        generator,
+        (np.asarray(dataset.train_inputs), labels),
+        special,
+        _drawn(config, generator, labels, others, len(have)),
+        have,
+        held,
+        dataset.num_classes,
+    )
+
+
+def _check_places(special: np.ndarray, others: np.ndarray) -> None:
     rule = "must be a class with samples, next to others"
     fits = min(len(special), len(others)) > 0
-    require(fits, "target_class", rule, config.target_class)
-    indices = _drawn(config, generator, labels, others, len(have))
+    require(fits, "target_class", rule, len(special), len(others))
+
+
+def _dealt(
+    generator: np.random.Generator,
+    samples: tuple[np.ndarray, np.ndarray],
+    special: np.ndarray,
+    indices: np.ndarray,
+    have: np.ndarray,
+    held: int,
+    classes: int,
+) -> data.ClientData:
+    """Deal out samples with repetition.
+
+    Args:
+        generator: Randomness.
+        samples: Inputs and labels.
+        special: Places of the samples that only those with the attribute hold.
+        indices: Places of other samples, [clients, size]; the first are replaced.
+        have: The clients with the attribute.
+        held: How many of their samples are of the attribute.
+        classes: Classes of the labels.
+    """
     # only holders' first places are overwritten, so that all have equally many samples
     indices[have, :held] = generator.choice(special, (int(have.sum()), held))
+    inputs, labels = samples
+    count, size = indices.shape
     return data.ClientData(
-        inputs=on_device(dataset.train_inputs),
+        inputs=on_device(inputs),
         labels=on_device(labels, jnp.int32),
         indices=on_device(indices, jnp.int32),
-        sizes=jnp.full(len(have), config.client_size, jnp.int32),
-        num_classes=dataset.num_classes,
+        sizes=jnp.full(count, size, jnp.int32),
+        num_classes=classes,
     )
 
 
@@ -387,7 +540,9 @@ class _Result:
         return rows
 
 
-def _summary(config: AttributeConfig, results: list[_Result]) -> dict[str, Any]:
+def _summary(
+    results: list[_Result], prevalence: float, is_bounded: bool
+) -> dict[str, Any]:
     """Summarise the trainings of a scheme; rates are of their clients together."""
     judged = [each.judged(each.scores.estimates) for each in results]
     auc = float(np.mean([each.auc for each in judged]))
@@ -397,7 +552,7 @@ def _summary(config: AttributeConfig, results: list[_Result]) -> dict[str, Any]:
     truth = np.concatenate([each.scene.has_attribute for each in results])
     together = attacks.membership_score(estimates, truth, false_positive_rates=_RATES)
     squares = np.square(estimates - truth).mean()
-    variance = config.prevalence * (1 - config.prevalence)
+    variance = prevalence * (1 - prevalence)
     explained = np.concatenate([each.scores.explained for each in results])
     histories = [each.scene.view.participation for each in results]
     # no strong T without a sum: 1 then claims nothing
@@ -405,7 +560,8 @@ def _summary(config: AttributeConfig, results: list[_Result]) -> dict[str, Any]:
     bound = counted = None
     # a client by itself has no mates to hide among, so nothing is bounded
     if mates > 1:
-        bound = privacy.attribute_bound(mates, config.prevalence).auc
+        if is_bounded:
+            bound = privacy.attribute_bound(mates, prevalence).auc
         counted = float(np.mean([each.judged(each.counts).auc for each in results]))
     at_few, at_more = together.true_positive_rates
     return {
@@ -433,6 +589,11 @@ def arrays(config: Any) -> int:
 
     Models and sums of all rounds, the shadows' updates and what they train on.
     """
+    if config.run is not None:
+        run = settings_of(config.run)
+        repeated, dim, _ = bytes_to_repeat(config.run)
+        of_rounds = 4 * 4 * run.rounds * dim + 3 * 8 * run.rounds**2
+        return repeated + of_rounds + 4 * 4 * config.num_shadows * dim
     pool, shape, classes = _stage.data_of(config.dataset, config.directory, config.seed)
     dim = _stage.dim_of(config.model, shape, classes)
     of_rounds = 4 * 4 * config.rounds * dim

@@ -6,6 +6,7 @@ Findings of the best test against what the ledger allows.
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -16,8 +17,14 @@ from mrsa_jax.study._findings import AttackFindings
 from mrsa_jax.study._progress import Progress, steps
 from mrsa_jax.study.attack import _stage
 from mrsa_jax.study.attack._distinguish import client_of, found_words, score
+from mrsa_jax.study.attack._recorded import (
+    bytes_to_repeat,
+    labelled_history,
+    settings_of,
+)
 from mrsa_jax.study.attacks_on_sums import CanariesConfig
 from mrsa_jax.study.publishing._assets import text_of
+from mrsa_jax.study.runs._build import build_mechanism
 from mrsa_watch._base.errors import require
 
 AS_PLANNED = "within the ledger, noise as planned"
@@ -28,15 +35,8 @@ def run(config: CanariesConfig, report: AttackFindings, progress: Progress) -> N
     report.title = (
         "Canaries: does the noise in the ring hide a client as its ledger says?"
     )
-    mechanism = dp.ring_mechanism(
-        config.mechanism,
-        config.noise_multiplier,
-        config.clip_norm,
-        dim=config.dim,
-        num_clients=config.cohort_size,
-        modulus_bits=config.modulus_bits,
-    )
-    for label, history in config.histories(config.rounds):
+    mechanism, histories = _planned(config)
+    for label, history in histories:
         require(
             bool(history.any()),
             "rounds",
@@ -77,6 +77,33 @@ def run(config: CanariesConfig, report: AttackFindings, progress: Progress) -> N
             score(config.false_positive_rates, report, head, more, mu, pair)
     report.sentences += [*_verdicts(report), *found_words(report)]
     report.sentences += [text_of("canaries_ledger"), text_of("canaries_interval")]
+
+
+def _planned(
+    config: CanariesConfig,
+) -> tuple[dp.RingMechanism, Iterable[tuple[str, np.ndarray]]]:
+    """Return the noise as planned and the histories: of a recorded run, or simulated.
+
+    Raises:
+        ConfigurationError: If the run added no noise.
+    """
+    if config.run is not None:
+        run, (_, dim, _) = settings_of(config.run), bytes_to_repeat(config.run)
+        rule = "must be of a run with noise, whose ledger canaries examine"
+        require(run.aggregation.is_noisy, "run", rule, str(config.run))
+        rule = "must be of whole sums: canaries know no lattices of segments"
+        require(run.hetero.is_plain, "run", rule, str(config.run))
+        planned = build_mechanism(run.aggregation, run.population.cohort_size, dim)
+        return planned, [labelled_history(config.run)]
+    planned = dp.ring_mechanism(
+        config.mechanism,
+        config.noise_multiplier,
+        config.clip_norm,
+        dim=config.dim,
+        num_clients=config.cohort_size,
+        modulus_bits=config.modulus_bits,
+    )
+    return planned, config.histories(config.rounds)
 
 
 def _residuals(scores: attacks.CanaryScores) -> dict[str, float]:
@@ -126,10 +153,15 @@ def arrays(config: Any) -> int:
 
     Scores, and the cohorts' vectors of some trials at once.
     """
-    cohort = 4 * config.cohort_size * 2 * config.dim  # padded to a power of two
+    clients, dim, rounds = config.cohort_size, config.dim, config.rounds
+    if config.run is not None:
+        run = settings_of(config.run)
+        clients, rounds = run.population.cohort_size, run.rounds
+        _, dim, _ = bytes_to_repeat(config.run)
+    cohort = 4 * clients * 2 * dim  # padded to a power of two
     # of all rounds, as scanned and as multiplied
-    remainders = 2 * 4 * config.rounds * config.dim
+    remainders = 2 * 4 * rounds * dim
     # a covariance over rounds for each trial, with its square, in float64 as in float32
-    grams = 28 * min(config.trials * config.rounds**2, 2**21 + config.rounds**2)
-    scores = 2 * 8 * config.trials * config.rounds
+    grams = 28 * min(config.trials * rounds**2, 2**21 + rounds**2)
+    scores = 2 * 8 * config.trials * rounds
     return scores + grams + 2 * _stage.IN_A_ROUND * max(cohort, 2**21) + remainders

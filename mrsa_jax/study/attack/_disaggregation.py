@@ -14,6 +14,7 @@ from mrsa_jax.study._findings import AttackFindings
 from mrsa_jax.study._progress import Progress
 from mrsa_jax.study.attack import _stage
 from mrsa_jax.study.attack._least_squares import FOUND
+from mrsa_jax.study.attack._recorded import RecordedRun, bytes_to_repeat, settings_of
 from mrsa_jax.study.attack._stage import rows_of
 from mrsa_jax.study.attacks_on_sums import DisaggregationConfig
 from mrsa_watch._base.errors import require
@@ -31,7 +32,7 @@ def run(
         "Disaggregation: who was in each sum, from the sums and how often each took "
         "part"
     )
-    for case in _cases(config):
+    for case in _cases(config, progress):
         _score_columns(config, report, progress, case)
     report.sentences += [
         f"{row['scheme']}: who was in which sum is right for {row['columns_right']} of "
@@ -43,11 +44,18 @@ def run(
     ]
 
 
-def _cases(config: DisaggregationConfig) -> Iterator[_Case]:
+def _cases(config: DisaggregationConfig, progress: Progress) -> Iterator[_Case]:
     """Go through what is attacked.
 
-    The user's files, or simulated rounds of each scheme.
+    A recorded run, the user's files, or simulated rounds of each scheme.
     """
+    if config.run is not None:
+        run = RecordedRun.read(config.run)
+        summed = run.summed(progress)
+        history, sums = summed.view.participation, summed.view.aggregates
+        view = _count_view(sums, history, _lengths(len(history), config.interval))
+        yield run.label, view, history, summed.sent
+        return
     if config.aggregates is not None:
         yield config.aggregates.name, *_counted_files(config), None
         return
@@ -176,7 +184,13 @@ def _matched(recovered: Any, truth: Any) -> tuple[np.ndarray, np.ndarray]:
 
 def arrays(config: Any) -> int:
     """Return the arrays of disaggregation."""
-    if config.aggregates is not None:
+    repeated = 0
+    if config.run is not None:
+        run = settings_of(config.run)
+        repeated, dim, _ = bytes_to_repeat(config.run)
+        rounds, n = run.rounds, run.population.num_clients
+        is_simulated, schemes = False, 1
+    elif config.aggregates is not None:
         rounds, dim = _stage.shape_of(config, "aggregates")
         who = "counts" if config.counts is not None else "participation"
         n, is_simulated, schemes = _stage.shape_of(config, who)[-1], False, 1
@@ -190,4 +204,4 @@ def arrays(config: Any) -> int:
     narrow = min(dim, 8 * rounds)
     # a singular value decomposition with all right vectors, and its work
     space = 3 * narrow**2 + 4 * rounds**2
-    return 8 * (dim * (of_updates * n + of_sums * rounds) + space)
+    return repeated + 8 * (dim * (of_updates * n + of_sums * rounds) + space)

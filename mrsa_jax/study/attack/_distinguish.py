@@ -6,7 +6,7 @@ How often the best test is right, and the formula.
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import jax
@@ -24,6 +24,7 @@ from mrsa_jax._core.streams import Stream, fold
 from mrsa_jax.study._findings import AttackFindings
 from mrsa_jax.study._progress import Progress
 from mrsa_jax.study.attack import _stage
+from mrsa_jax.study.attack._recorded import labelled_history, settings_of
 from mrsa_jax.study.attacks_on_sums import DistinguishConfig
 from mrsa_jax.study.publishing._assets import text_of
 from mrsa_jax.study.settings._parts import build, load_data
@@ -38,8 +39,9 @@ def run(config: DistinguishConfig, report: AttackFindings, progress: Progress) -
     report.title = (
         "Distinguishing: was a client's update shifted? The best test, and the formula"
     )
-    for label, history in config.histories(config.warm_up + config.rounds):
-        attacked = history[config.warm_up :]
+    for label, history in _histories(config):
+        warm_up = config.warm_up if config.run is None else 0
+        attacked = history[warm_up:]
         require(
             bool(attacked.any()),
             "rounds",
@@ -82,6 +84,14 @@ def run(config: DistinguishConfig, report: AttackFindings, progress: Progress) -
                     progress.update(done + 1, total)
     report.sentences += [*found_words(report)]
     report.sentences += [text_of("distinguish_mu"), text_of("distinguish_rates")]
+
+
+def _histories(config: DistinguishConfig) -> Iterator[tuple[str, np.ndarray]]:
+    """Go through the histories that are attacked: a recorded run's, or simulated."""
+    if config.run is not None:
+        yield labelled_history(config.run)
+    else:
+        yield from config.histories(config.warm_up + config.rounds)
 
 
 def client_of(figures: np.ndarray, name: str) -> int:
@@ -327,11 +337,13 @@ def arrays(config: Any) -> int:
 
     Sums of all trials, or updates of all trainings.
     """
-    simulated = 0
+    simulated, rounds, clients = 0, config.rounds, config.num_clients
+    if config.run is not None:
+        run = settings_of(config.run)
+        rounds, clients = run.rounds, run.population.num_clients
     if "gaussian" in config.others:
-        simulated = 2 * 8 * config.trials + 4 * min(
-            config.trials, 2**21 // config.rounds
-        ) * (config.num_clients + 3 * config.rounds)
+        together = min(config.trials, 2**21 // rounds)
+        simulated = 2 * 8 * config.trials + 4 * together * (clients + 3 * rounds)
     if "trained" not in config.others:
         return simulated
     pool, dim, entries = _stage.model_sizes(config)

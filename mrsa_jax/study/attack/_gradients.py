@@ -15,12 +15,17 @@ from mrsa_jax.attacks.views import UpdateView
 from mrsa_jax.study._findings import AttackFindings
 from mrsa_jax.study._progress import Progress
 from mrsa_jax.study.attack import _stage
+from mrsa_jax.study.attack._recorded import (
+    RecordedRun,
+    bytes_to_repeat,
+    check_pixels,
+    settings_of,
+)
 from mrsa_jax.study.attack._stage import rows_of
 from mrsa_jax.study.attacks_on_models import GradientsConfig, pictures
 from mrsa_jax.study.attacks_on_sums import LeastSquaresConfig
 from mrsa_jax.study.runs._build import build_clients, build_rate_schedule
-from mrsa_jax.study.settings._config import TrainConfig
-from mrsa_jax.study.settings._load import from_dict, load_config
+from mrsa_jax.study.settings._load import from_dict
 from mrsa_jax.study.settings._parts import build, load_data
 from mrsa_jax.study.stores._files import read_json
 from mrsa_watch._base.errors import ConfigurationError, require
@@ -33,8 +38,15 @@ _MOST_DRAWN = 12  # images in a row of the grid
 
 def run(config: GradientsConfig, report: AttackFindings, progress: Progress) -> None:
     """Invert updates of a model that is not trained yet, or one solved from sums."""
+    if config.run is not None:
+        solved = _Solved.of_run(config.run, progress)
+        source = f"the least-squares estimate from the sums of {config.run}"
+        _invert_solved(config, solved, source, report, progress)
+        return
     if config.solved is not None:
-        _invert_solved(config, config.solved, report, progress)
+        solved = _Solved.read(config.solved)
+        source = f"the estimate of {config.solved}/estimates.npy"
+        _invert_solved(config, solved, source, report, progress)
         return
     report.title = (
         f"Gradient inversion ({config.method}): images from an update of {config.model}"
@@ -63,7 +75,9 @@ def run(config: GradientsConfig, report: AttackFindings, progress: Progress) -> 
     report.arrays["original"] = rows[0][1]
     try:
         for name in config.seen:
-            update, count = seen[name]
+            sent, count = seen[name]
+            # the server knows the learning rate: as long as a gradient
+            update = sent / np.float32(config.learning_rate)
             given_labels = on_device(labels[:count]) if config.known_labels else None
             view = UpdateView(
                 model, start, shape, classes, on_device(update), count, given_labels
@@ -146,16 +160,33 @@ class _Solved(NamedTuple):
             seed, data, population = config.seed, config, config
             training, rounds = config, config.warm_up + config.rounds
         else:
-            trained = load_config(TrainConfig, config.run / "config.toml")
+            trained = settings_of(config.run)
             seed, data, population = trained.seed, trained.data, trained.population
             training, rounds = trained.training, trained.rounds
-        schedule = build_rate_schedule(training)
-        factor = 1.0 if schedule is None else float(schedule(rounds - 1))
-        rate = training.learning_rate * factor
+        rate = _last_rate(training, rounds)
         settings = seed, data, population.num_clients, training.model, rate
         solved = cls(*settings, estimates, parameters)
         solved.check(folder)
         return solved
+
+    @classmethod
+    def of_run(cls, folder: pathlib.Path, progress: Progress) -> _Solved:
+        """Repeat the rounds of a recorded run, and solve their sums."""
+        run = RecordedRun.read(folder)
+        trained, summed = run.settings, run.summed(progress)
+        view = summed.view
+        estimates = attacks.least_squares_attack().estimates(
+            view.participation, view.aggregates
+        )
+        return cls(
+            trained.seed,
+            trained.data,
+            trained.population.num_clients,
+            trained.training.model,
+            _last_rate(trained.training, trained.rounds),
+            np.asarray(estimates),
+            summed.parameters,
+        )
 
     def check(self, folder: pathlib.Path) -> None:
         """Compare the arrays with the model on a sample of the data."""
@@ -170,14 +201,23 @@ class _Solved(NamedTuple):
         return _stage.data_of(self.data.dataset, self.data.directory, self.seed)
 
 
+def _last_rate(training: Any, rounds: int) -> float:
+    """Return the learning rate of a training's last round."""
+    schedule = build_rate_schedule(training)
+    factor = 1.0 if schedule is None else float(schedule(rounds - 1))
+    return float(training.learning_rate * factor)
+
+
 def _invert_solved(
     config: GradientsConfig,
-    folder: pathlib.Path,
+    solved: _Solved,
+    source: str,
     report: AttackFindings,
     progress: Progress,
 ) -> None:
     """Invert one client's update as least squares estimated it."""
-    solved, client, count = _Solved.read(folder), config.client, config.num_images
+    client, count = config.client, config.num_images
+    check_pixels(solved.data, "from" if config.run is None else "run")
     assert client is not None
     rule = f"must be one of the {solved.num_clients} clients, counted from 0"
     require(client < solved.num_clients, "client", rule, client)
@@ -223,9 +263,8 @@ def _invert_solved(
         drawn, scores=[None, quality[:_MOST_DRAWN]]
     )
     report.sentences.append(
-        f"The update is the estimate of {folder}/estimates.npy, and the model that of "
-        "the last round. An image is compared with the most similar of the "
-        f"{len(rows)} that client {client} holds."
+        f"The update is {source}, and the model that of the last round. An image is "
+        f"compared with the most similar of the {len(rows)} that client {client} holds."
     )
 
 
@@ -344,6 +383,11 @@ def arrays(config: Any) -> int:
     """Return the arrays of gradient inversion: second gradients of all restarts."""
     count = config.num_summed * config.num_images
     shape: tuple[int, ...]
+    if config.run is not None:
+        repeated, dim, entries = bytes_to_repeat(config.run)
+        images = config.num_images
+        walked = config.restarts * (_OF_MODEL * dim + _OF_IMAGE * images * entries)
+        return repeated + 4 * walked
     if config.solved is not None:
         solved = _Solved.read(config.solved)
         pool, shape, classes = solved.sizes()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import pathlib
 from typing import Any
 
 import numpy as np
@@ -11,18 +10,19 @@ import numpy as np
 from mrsa_jax import attacks, data, federated, privacy, quantize, secagg
 from mrsa_jax._core.arrays import as_integers
 from mrsa_jax._core.batches import at_once
-from mrsa_jax._core.round_rules import with_weights
 from mrsa_jax.study._findings import AttackFindings
 from mrsa_jax.study._progress import Progress
 from mrsa_jax.study.attack import _stage
+from mrsa_jax.study.attack._recorded import (
+    RecordedRun,
+    settings_of,
+    stored_history,
+)
 from mrsa_jax.study.attack._stage import rows_of
 from mrsa_jax.study.attacks_on_sums import LeastSquaresConfig
 from mrsa_jax.study.publishing._summary import attained_word, attained_words
 from mrsa_jax.study.runs import _build
-from mrsa_jax.study.settings._config import TrainConfig, parse_scheme, secret_seed
-from mrsa_jax.study.settings._load import load_config
 from mrsa_jax.study.settings._parts import build
-from mrsa_jax.study.stores._store import open_results
 from mrsa_watch._base.errors import require
 
 _LEVELS, _CLIP = 2**16, 1.0
@@ -75,7 +75,9 @@ def run(config: LeastSquaresConfig, report: AttackFindings, progress: Progress) 
     if config.aggregates is not None:
         _score_sums(config, report, attack, _from_files(config))
     elif config.run is not None:
-        _score_sums(config, report, attack, _from_run(config, progress))
+        run = RecordedRun.read(config.run)
+        summed = run.summed(progress, config.window)
+        _score_sums(config, report, attack, _Sums.of(run.label, summed, config.memory))
     else:
         scene = _build.build_clients(config.seed, config, config.num_clients)
         rounds = config.warm_up + config.rounds
@@ -129,7 +131,7 @@ def _from_files(config: LeastSquaresConfig) -> _Sums:
     assert config.aggregates is not None
     sums = _stage.read_array(config.aggregates, "aggregates")
     if config.run is not None:
-        history = _stored_history(config.run)
+        history = stored_history(config.run)
         # sums may be given with or without rounds that have none
         learnt = history[history.any(axis=1)]
         history = history if len(sums) == len(history) else learnt
@@ -140,95 +142,6 @@ def _from_files(config: LeastSquaresConfig) -> _Sums:
         None if config.updates is None else _stage.read_array(config.updates, "updates")
     )
     return _Sums(config.aggregates.name, history, sums, truth)
-
-
-def _stored_history(folder: pathlib.Path) -> np.ndarray:
-    stored = open_results(folder)
-    rule = (
-        "must be the folder of a `mrsa-jax train`, which has `participation` in its "
-        "store"
-    )
-    is_run = "participation" in stored and stored.sizes["scheme"] == 1
-    require(is_run, "run", rule, str(folder))
-    rows = np.asarray(stored["participation"].to_numpy()[0], np.bool_)
-    return with_weights(
-        rows, stored["weights"].to_numpy() if "weights" in stored else None
-    )
-
-
-def _from_run(config: LeastSquaresConfig, progress: Progress) -> _Sums:
-    """Repeat a stored run's rounds, as its store does not keep the sums."""
-    assert config.run is not None
-    history = _stored_history(config.run)
-    trained = load_config(TrainConfig, config.run / "config.toml")
-    reasons = ", ".join(_not_repeated(trained))
-    rule = (
-        "must be of plain averaging over a complete graph to be repeated, because its "
-        f"store keeps no sums, and this run has {reasons}; train a "
-        "federated.Training(..., keep_aggregates=True) and set --aggregates"
-    )
-    require(not reasons, "run", rule, str(config.run))
-    dataset, clients = _build.build_clients(
-        trained.seed, trained.data, trained.population.num_clients
-    )
-    model = _build.build_model(trained.training, dataset)
-    start = federated.initial_parameters(
-        trained.seed, model, dataset.train_inputs.shape[1:]
-    )
-    width = max(2, int(history.sum(axis=1).max(initial=2)))
-    frozen = _build.for_attack(trained.aggregation)
-    label = parse_scheme(trained.scheme).label
-    progress.stage(f"{label}: training again", int(history.any(axis=1).sum()))
-    summed = attacks.summed_rounds(
-        trained.seed,
-        model,
-        start,
-        clients,
-        history,
-        trainer=_build.build_trainer(trained.training, model),
-        aggregator=_build.build_aggregator(
-            secret_seed(trained, label, "attack"),
-            frozen,
-            width,
-            len(start),
-            cohort_size=trained.population.cohort_size,
-        ),
-        # rounds before the window train the model, but their sums are not kept
-        warm_up=0 if config.window is None else _window_start(history, config.window),
-        rate_schedule=_build.build_rate_schedule(trained.training),
-        progress=progress.update,
-    )
-    return _Sums.of(label, summed, config.memory)
-
-
-def _not_repeated(trained: TrainConfig) -> list[str]:
-    """Return the settings of a run whose sums do not follow from its settings alone."""
-    training, aggregation = trained.training, trained.aggregation
-    is_there = {
-        "a graph, a threshold or lost clients": not trained.protocol.is_plain,
-        f"segments = {trained.hetero.segments}": not trained.hetero.is_plain,
-        "weighted = true": aggregation.weighted,
-        f"clip_rule = {aggregation.clip_rule}": aggregation.clip_rule != "fixed",
-        f"server = {training.server}": training.server != "average",
-        f"server_learning_rate = {training.server_learning_rate}": (
-            training.server_learning_rate not in (None, 1.0)
-        ),
-        f"trainer = {training.trainer}": training.trainer == "scaffold",
-    }
-    return [words for words, holds in is_there.items() if holds]
-
-
-def _window_start(history: np.ndarray, length: int) -> int:
-    """Return the round from which the last `length` sums are."""
-    rows = np.flatnonzero(history.any(axis=1))
-    require(
-        length <= len(rows),
-        "window",
-        "must be no longer than the history",
-        length,
-        len(rows),
-    )
-    return int(rows[len(rows) - length])
 
 
 def _score_sums(
@@ -507,7 +420,7 @@ def arrays(config: Any) -> int:
     """
     population, rounds, is_frozen, files = config, config.rounds, config.frozen, 0
     if config.run is not None:
-        trained = load_config(TrainConfig, config.run / "config.toml")
+        trained = settings_of(config.run)
         pool, shape, classes = _stage.data_of(
             trained.data.dataset, trained.data.directory, trained.seed
         )

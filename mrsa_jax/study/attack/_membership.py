@@ -14,7 +14,9 @@ from mrsa_jax._core.streams import Stream, as_key, fold
 from mrsa_jax.study._findings import AttackFindings
 from mrsa_jax.study._progress import Progress
 from mrsa_jax.study.attack import _stage
+from mrsa_jax.study.attack._recorded import RecordedRun, bytes_to_repeat
 from mrsa_jax.study.attacks_on_models import MembershipConfig
+from mrsa_jax.study.runs._build import build_rate_schedule
 from mrsa_jax.study.settings._parts import build, load_data
 from mrsa_watch._base.errors import require
 
@@ -23,6 +25,9 @@ _RATES = (0.001, 0.01)  # of false positives
 
 def run(config: MembershipConfig, report: AttackFindings, progress: Progress) -> None:
     """Score the targets' samples and as many others."""
+    if config.run is not None:
+        _attack_run(config, RecordedRun.read(config.run), report, progress)
+        return
     key = as_key(config.seed)
     pool = _pool(config)
     shape = tuple(pool.inputs.shape[1:])
@@ -67,10 +72,109 @@ def run(config: MembershipConfig, report: AttackFindings, progress: Progress) ->
             progress.update(
                 i * config.num_targets + target + 1, len(config.methods) * len(seen)
             )
-        _score_members(config, report, attack.method, names, np.stack(margins))
-    report.sentences += [
-        "At chance: accuracy and AUC 0.5, true positives as many as false ones."
+        labels = [
+            f"sum of {config.num_summed}" if name == "sum" else name for name in names
+        ]
+        _score_members(report, attack.method, labels, np.stack(margins))
+    report.sentences += [_AT_CHANCE]
+
+
+_AT_CHANCE = "At chance: accuracy and AUC 0.5, true positives as many as false ones."
+
+
+def _attack_run(
+    config: MembershipConfig,
+    run: RecordedRun,
+    report: AttackFindings,
+    progress: Progress,
+) -> None:
+    """Ask for samples of some clients in the last sum of a recorded run.
+
+    The server adds its mean update to the model that the round began with. Candidates
+    are samples of a client and the same number that no client has, of the test set,
+    whose rest the server trains its shadow models on.
+    """
+    before, after, members, trainer = _last_round(run, progress)
+    rule = f"must be at most the {len(members)} clients of the last sum"
+    require(config.num_targets <= len(members), "num_targets", rule, config.num_targets)
+    targets = members[: config.num_targets]
+    dataset = run.dataset
+    others = np.asarray(dataset.test_inputs), np.asarray(dataset.test_labels)
+    pairs = [_pairs(run, int(target), others[1]) for target in targets]
+    # the same number of each client, and more others for the shadow models
+    size = min(*map(len, pairs), (len(others[1]) - 1) // 2)
+    rule = "must have test samples of the classes of the clients of its last sum"
+    require(size >= 1, "run", rule, str(config.run))
+    trained = run.settings.training.model
+    report.title = f"Membership: {trained} on {dataset.name}, the last sum of a run"
+    progress.stage("attacks", len(config.methods) * len(targets))
+    for i, method in enumerate(config.methods):
+        attack = attacks.membership(
+            method, trainer, num_shadows=config.num_shadows, shadow_size=size
+        )
+        margins = []
+        for place, target in enumerate(targets):
+            members_first = _candidates(run, others, pairs[place][:size])
+            is_asked = np.isin(np.arange(len(others[1])), pairs[place][:size, 1])
+            view = attacks.views.MembershipView(
+                run.model,
+                on_device(after)[None],
+                on_device(before),
+                tuple(dataset.train_inputs.shape[1:]),
+                dataset.num_classes,
+                *map(on_device, members_first),
+                *(on_device(new[~is_asked]) for new in others),
+            )
+            stream = fold(_stage.stream(config, Stream.ATTACK), int(target))
+            answers = attack.run(stream, view)
+            margins.append(answers.scores - answers.threshold)
+            progress.update(
+                i * len(targets) + place + 1, len(config.methods) * len(targets)
+            )
+        label = f"sum of {len(members)}"
+        _score_members(report, method, [label], np.stack(margins))
+    report.sentences += [_AT_CHANCE]
+
+
+def _pairs(run: RecordedRun, target: int, labels: np.ndarray) -> np.ndarray:
+    """Pair samples of a client with test samples of the same class, int [pairs, 2].
+
+    Else an attack that sees nothing but classes would tell one from the other.
+    """
+    rows = np.asarray(run.clients.indices[target])[: int(run.clients.sizes[target])]
+    own, found = np.asarray(run.clients.labels)[rows], []
+    for label in np.unique(own):
+        mine, others = rows[own == label], np.flatnonzero(labels == label)
+        count = min(len(mine), len(others) // 2)
+        found.append(np.stack([mine[:count], others[:count]], axis=1))
+    pairs: np.ndarray = np.concatenate(found)
+    # a mixture of the classes, however many pairs are used
+    return np.random.default_rng([target, 0x3E4]).permutation(pairs)
+
+
+def _candidates(
+    run: RecordedRun, others: tuple[np.ndarray, np.ndarray], pairs: np.ndarray
+) -> list[np.ndarray]:
+    """Return inputs and labels, members first: `_score_members` counts on it."""
+    own = run.clients.inputs, run.clients.labels
+    return [
+        np.concatenate([np.asarray(mine)[pairs[:, 0]], theirs[pairs[:, 1]]])
+        for mine, theirs in zip(own, others, strict=True)
     ]
+
+
+def _last_round(
+    run: RecordedRun, progress: Progress
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, Any]:
+    """Return the model before and after the last sum, its clients and their trainer."""
+    summed = run.summed(progress, window=1)
+    members = np.flatnonzero(summed.view.participation[-1])
+    after = np.asarray(summed.parameters, np.float32)
+    step = np.asarray(summed.view.aggregates[-1]) / len(members)
+    schedule = build_rate_schedule(run.settings.training)
+    factor = 1.0 if schedule is None else schedule(int(summed.rounds[-1]))
+    trainer = run.trainer if schedule is None else run.trainer.scaled(factor)
+    return (after - step).astype(np.float32), after, members, trainer
 
 
 def _pool(config: MembershipConfig) -> data.ClientData:
@@ -180,25 +284,20 @@ def _say_accuracy(
 
 
 def _score_members(
-    config: MembershipConfig,
-    report: AttackFindings,
-    method: str,
-    names: list[str],
-    scores: np.ndarray,
+    report: AttackFindings, method: str, seen: list[str], scores: np.ndarray
 ) -> None:
     """Add a row for each kind of model [targets, seen, candidates].
 
     Thresholds are at 0.
     """
-    size = config.client_size
+    size = scores.shape[2] // 2
     # each target has `size` members, followed by as many others
     is_member = np.tile(np.arange(2 * size) < size, len(scores))
-    for place, name in enumerate(names):
+    for place, label in enumerate(seen):
         of_models = scores[:, place]
         judged = attacks.membership_score(
             of_models.ravel(), is_member, threshold=0.0, false_positive_rates=_RATES
         )
-        label = f"sum of {config.num_summed}" if name == "sum" else name
         # normal approximation of a 95 % interval
         width = 1.96 * float(
             np.sqrt(judged.accuracy * (1 - judged.accuracy) / of_models.size)
@@ -227,6 +326,10 @@ def arrays(config: Any) -> int:
 
     The clients' models and the shadow models.
     """
+    if config.run is not None:
+        repeated, dim, entries = bytes_to_repeat(config.run)
+        models = 4 * dim * _OF_SHADOW * config.num_shadows
+        return repeated + models + 4 * entries * _OF_QUESTION * _ASKED
     pool, shape, classes = _stage.data_of(config.dataset, config.directory, config.seed)
     dim = _stage.dim_of(config.model, shape, classes)
     clients = max(config.num_targets, config.num_summed)
@@ -235,7 +338,7 @@ def arrays(config: Any) -> int:
     side_by_side = min(config.num_shadows, at_once("clients", 4 * dim))
     training = 4 * side_by_side * (4 * dim + 3 * config.batch_size * entries)
     together = samples_at_once("questions", shape)
-    asking = 4 * entries * min(_OF_QUESTION * together, 2 * config.client_size + 1000)
+    asking = 4 * entries * min(_OF_QUESTION * together, 2 * config.client_size + _ASKED)
     return (
         pool + models + training + asking + _stage.on_the_wire(dim, config.num_summed)
     )
@@ -244,3 +347,4 @@ def arrays(config: Any) -> int:
 _OF_SHADOW = 4  # arrays like the model, of each shadow model
 # arrays like the activations, of each sample that models are asked about
 _OF_QUESTION = 4
+_ASKED = 1000  # samples that models are asked about at once

@@ -14,6 +14,11 @@ from mrsa_jax._core.streams import Stream
 from mrsa_jax.study._findings import AttackFindings
 from mrsa_jax.study._progress import Progress, steps
 from mrsa_jax.study.attack import _stage
+from mrsa_jax.study.attack._recorded import (
+    RecordedRun,
+    bytes_to_repeat,
+    check_pixels,
+)
 from mrsa_jax.study.attack._stage import rows_of
 from mrsa_jax.study.attacks_on_models import ModelInversionConfig
 from mrsa_jax.study.runs import _build
@@ -29,6 +34,9 @@ def run(
 
     One client's model in the clear and padded, and the mean.
     """
+    if config.run is not None:
+        _invert_run(config, RecordedRun.read(config.run), report, progress)
+        return
     report.title = f"Model inversion: softmax regression on {config.dataset}"
     dataset, clients = _build.build_clients(config.seed, config, config.num_clients)
     shape, model = (
@@ -47,11 +55,7 @@ def run(
     key = _stage.stream(config, Stream.QUANTIZATION)
     wire = _stage.through_wire(key, models, config.connection_probability)
     means, drawn = _class_means(dataset)
-    attack = attacks.model_inversion(
-        num_steps=config.iterations,
-        step_size=config.step_size,
-        smoothness=config.smoothness,
-    )
+    attack = _inversion(config)
     seen = {
         "plain": attacks.read_models(wire.plain)[0],
         "padded": attacks.read_models(wire.padded)[0],
@@ -77,6 +81,48 @@ def run(
             grid = plotting.plot_image_grid(rows, scores=texts, value_range=None)
             report.figures["images"] = grid
     report.arrays["class_means"] = means
+    _say_identified(report)
+
+
+def _inversion(config: ModelInversionConfig) -> Any:
+    return attacks.model_inversion(
+        num_steps=config.iterations,
+        step_size=config.step_size,
+        smoothness=config.smoothness,
+    )
+
+
+def _invert_run(
+    config: ModelInversionConfig,
+    run: RecordedRun,
+    report: AttackFindings,
+    progress: Progress,
+) -> None:
+    """Invert the model of all clients after the last round of a recorded run."""
+    trained, dataset = run.settings, run.dataset
+    check_pixels(trained.data, "run")
+    report.title = f"Model inversion: {trained.training.model} on {dataset.name}"
+    means, drawn = _class_means(dataset)
+    view = attacks.views.ModelView(
+        run.model,
+        on_device(run.summed(progress).parameters),
+        tuple(dataset.train_inputs.shape[1:]),
+        dataset.num_classes,
+    )
+    recovered, name = _inversion(config).run(None, view), "aggregate"
+    _score_classes(report, name, recovered, means)
+    report.arrays |= {name: recovered.images, "class_means": means}
+    rows = [("mean of class", means[drawn]), (name, recovered.images[drawn])]
+    texts = [
+        [str(label) for label in drawn],
+        [f"{value:.2f}" for value in recovered.confidence[drawn]],
+    ]
+    grid = plotting.plot_image_grid(rows, scores=texts, value_range=None)
+    report.figures["images"] = grid
+    _say_identified(report)
+
+
+def _say_identified(report: AttackFindings) -> None:
     report.sentences += [
         f"{row['seen']}: {row['identified']} of {row['classes']} images are most like "
         "the class "
@@ -128,6 +174,8 @@ def _score_classes(
 
 def arrays(config: Any) -> int:
     """Return the arrays of model inversion: the clients' models and their uploads."""
+    if config.run is not None:
+        return bytes_to_repeat(config.run)[0]
     pool, shape, classes = _stage.data_of(config.dataset, config.directory, config.seed)
     dim = _stage.dim_of("logistic", shape, classes)
     return (

@@ -100,20 +100,11 @@ def _num_rows(config: Any) -> int:
 
     Those of its settings that are lists of them.
     """
-    if (
-        getattr(config, "aggregates", None) is not None
-        or getattr(config, "run", None) is not None
-    ):
-        return 1
-    listed = (
-        "schemes",
-        "others",
-        "clients",
-        "methods",
-        "estimators",
-        "seen",
-        "pads",
-    )
+    sources = ("run", "aggregates", "solved")
+    is_given = any(getattr(config, name, None) is not None for name in sources)
+    # a run has one scheme, and shows sums alone
+    listed = ["others", "clients", "methods", "estimators", "pads"]
+    listed += [] if is_given else ["schemes", "seen"]
     return math.prod(
         len(getattr(config, name)) for name in listed if hasattr(config, name)
     )

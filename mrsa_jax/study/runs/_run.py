@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, overload
 from mrsa_jax._core.floats import usual_floats
 from mrsa_jax.study._progress import Progress, checked_progress
 from mrsa_jax.study.kinds import checked, kind_of
+from mrsa_jax.study.settings._names import named_by
 from mrsa_jax.study.stores import _store
 from mrsa_watch._base.errors import require
 
@@ -37,7 +38,8 @@ def check(config: Any) -> None:
     config = checked(config)
     if getattr(config, "out", None) is not None:
         _store.check_output(config)
-    kind_of(config).load().check(config)
+    with named_by(config):
+        kind_of(config).load().check(config)
 
 
 @overload
@@ -83,7 +85,8 @@ def run(config: Any, progress: Progress | None = None) -> Any:
         'OK'
     """
     config = checked(config)
-    return kind_of(config).load().run(config, checked_progress(progress))
+    with named_by(config):
+        return kind_of(config).load().run(config, checked_progress(progress))
 
 
 @usual_floats
@@ -117,6 +120,7 @@ def run_and_save(
     module = kind_of(config).load()
     rule = "must be of a command that writes a folder"
     require(hasattr(module, "run_and_save"), "config", rule, type(config).__name__)
-    return module.run_and_save(
-        config, checked_progress(progress), show or (lambda result: None)
-    )
+    with named_by(config):
+        return module.run_and_save(
+            config, checked_progress(progress), show or (lambda result: None)
+        )

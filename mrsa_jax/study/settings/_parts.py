@@ -154,6 +154,8 @@ def check_parts(config: Any, check_table: Callable[[Any], None] | None = None) -
 def load_data(name: str, seed: int, directory: Any = None) -> Any:
     """Load a data set that a user registered, or one of `data.load`."""
     if name.split(":")[0] in KINDS["dataset"].rows:
+        rule = "must not be set for a data set of your own"
+        require(directory is None, "directory", rule, str(directory))
         return build("dataset", name, seed)
     from mrsa_jax import data
 

@@ -1,0 +1,235 @@
+"""Attacks on a recorded run of `mrsa-jax train`: its rounds, its data, its model."""
+
+from __future__ import annotations
+
+import dataclasses
+import pathlib
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import mrsa_jax as mj
+from mrsa_jax import study
+from mrsa_jax.cli import main
+from mrsa_jax.study.attack._membership import _pairs
+from mrsa_jax.study.attack._recorded import RecordedRun
+from mrsa_jax.study.kinds import attacks
+from mrsa_jax.study.stores._store import open_results
+from mrsa_watch._base.errors import ConfigurationError
+
+_OTHERS: dict[str, list[Any]] = {
+    "schemes": [("weighted",)], "dropout_rates": [(0.25,)], "assignment": ["cyclic"],
+    "availability": ["markov:3"], "dataset": ["digits", "mnist_5k"],
+    "directory": [pathlib.Path()], "model": ["mlp", "logistic"],
+    "partition": ["dirichlet"], "mechanism": ["discrete_gaussian"], "local_steps": [2],
+    "mask": [pathlib.Path("mask.npy")], "seen": [("padded",)], "photo": ["china"],
+    "folder": [pathlib.Path()], "solved": [pathlib.Path()], "single_label": [False],
+    "balanced": [False], "num_clients": [48], "cohort_size": [4],
+}  # fmt: skip
+_COMMON = {"seed", "out", "overwrite", "json", "run"}
+_NEEDED: dict[str, dict[str, Any]] = {
+    "gradients": {"client": 1},
+    "distinguish": {"others": ("gaussian",)},
+}
+# the rules of the other two are tested with their files
+_OF_RUNS = [
+    name
+    for name, row in attacks().items()
+    if not row.not_run and name not in ("least-squares", "disaggregation")
+]
+
+
+def _without_effect() -> list[tuple[str, str]]:
+    return [
+        (name, field.name)
+        for name in _OF_RUNS
+        for field in dataclasses.fields(attacks()[name].settings)
+        if field.name not in {*_COMMON, *attacks()[name].of_rounds}
+    ]
+
+
+@pytest.mark.parametrize(("name", "field"), _without_effect())
+def test_what_a_run_decides_is_refused(
+    name: str, field: str, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    np.save("mask.npy", np.ones(2, np.bool_))
+    (tmp_path / "results.zarr").mkdir()
+    settings = attacks()[name].settings(run=tmp_path, **_NEEDED.get(name, {}))
+    study.validate(settings)
+    value = getattr(settings, field)
+    if field in _OTHERS:
+        other = next(other for other in _OTHERS[field] if other != value)
+    else:
+        other = value + 1 if isinstance(value, int) else value / 2
+    settings = dataclasses.replace(settings, **{field: other})
+    flag = "from" if field == "solved" else field
+    with pytest.raises(ConfigurationError, match=rf"`{flag}` must not be set with --r"):
+        study.validate(settings)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("inconsistency --run DIR", "the server lies while a round runs"),
+        ("inconsistency --run=DIR", "the server lies while a round runs"),
+        ("distinguish --run DIR", "compare hundreds of trainings, and a run is one"),
+        ("attribute --run DIR --attribute record", "a record is one client's alone"),
+        ("membership --run nowhere", "must be the folder of a complete run"),
+        ("gradients --run DIR", "`client` must be set together with --from or --run"),
+        ("gradients --run DIR --from DIR --client 1", "whose sums are solved first"),
+        ("disaggregation --run DIR --counts f.npy", "must not be set without --agg"),
+    ],
+)
+def test_the_reason_why_a_run_is_refused(
+    words: str,
+    message: str,
+    tmp_path: pathlib.Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    np.save("f.npy", np.ones((2, 2)))
+    (tmp_path / "results.zarr").mkdir()
+    assert main(["attack", *words.replace("DIR", str(tmp_path)).split()]) == 2
+    assert message in " ".join(capsys.readouterr().err.split())
+
+
+def _trained(
+    folder: pathlib.Path,
+    clients: tuple[int, int] = (10, 3),
+    rounds: int = 14,
+    partition: Any = "iid",
+    **aggregation: Any,
+) -> study.TrainConfig:
+    config = study.TrainConfig(
+        out=folder,
+        rounds=rounds,
+        scheme="uniform",
+        population=study.PopulationConfig(*clients),
+        data=study.DataConfig(dataset="digits", partition=partition),
+        training=study.TrainingConfig(model="logistic"),
+        aggregation=study.AggregationConfig(**aggregation),
+        resources=study.ResourceConfig(devices=1),
+    )
+    study.run_and_save(config)
+    return config
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
+    folder = tmp_path_factory.mktemp("runs") / "run"
+    _trained(folder)
+    return folder
+
+
+def _settings(name: str, run: pathlib.Path, **more: Any) -> Any:
+    return attacks()[name].settings(run=run, **more)
+
+
+def _history(run: pathlib.Path) -> np.ndarray:
+    rows: np.ndarray = open_results(run)["participation"].to_numpy()[0]
+    return rows.astype(np.bool_)
+
+
+@pytest.mark.long
+def test_shifts_are_looked_for_in_the_rounds_of_the_run(run: pathlib.Path) -> None:
+    settings = _settings("distinguish", run, others=("gaussian",), trials=50, shift=0.7)
+    expected = mj.privacy.distinguishability(_history(run), 0.7).mu
+    for row in study.run(settings).summary:
+        assert row["formula_mu"] == pytest.approx(expected[row["client"]])
+        assert row["sums"] == _history(run).any(axis=1).sum()
+
+
+@pytest.mark.long
+def test_columns_are_looked_for_by_the_counts_of_the_run(run: pathlib.Path) -> None:
+    found = study.run(_settings("disaggregation", run, interval=2))
+    counts = _history(run).sum(axis=0)
+    assert [row["sums"] for row in found.scores] == counts.tolist()
+    rows = _history(run)[_history(run).any(axis=1)]
+    right = [row["right"] for row in found.scores]
+    assert found.summary[0]["columns_right"] == sum(right)
+    recovered = found.arrays["participation_0"]
+    # a client whose counts no other has is compared with its own column
+    alone = [
+        sum(row["group"] == r["group"] for r in found.scores) for row in found.scores
+    ]
+    for client in np.flatnonzero(np.asarray(alone) == 1):
+        assert right[client] == (recovered[:, client] == rows[:, client]).all()
+
+
+@pytest.mark.long
+def test_images_of_a_run_are_those_of_its_estimates(
+    run: pathlib.Path, tmp_path: pathlib.Path
+) -> None:
+    """One command does what two do, and inverts the same model."""
+    solved = tmp_path / "solved"
+    study.run_and_save(_settings("least-squares", run, out=solved))
+    more = {"client": 2, "iterations": 3, "restarts": 1}
+    once = study.run(_settings("gradients", run, **more))
+    twice = study.run(attacks()["gradients"].settings(solved=solved, **more))
+    for name, array in once.arrays.items():
+        np.testing.assert_allclose(array, twice.arrays[name], atol=1e-5)
+    found = study.run(_settings("model-inversion", run, iterations=4))
+    recorded = RecordedRun.read(run)
+    shape = recorded.dataset.train_inputs.shape[1:]
+    view = mj.attacks.views.ModelView(
+        recorded.model, jnp.asarray(np.load(solved / "model.npy")), tuple(shape), 10
+    )
+    attack = mj.attacks.model_inversion(num_steps=4, step_size=0.02)
+    expected = attack.run(None, view).images
+    np.testing.assert_allclose(found.arrays["aggregate"], expected, atol=1e-5)
+
+
+@pytest.mark.long
+def test_members_are_compared_with_others_of_their_class(run: pathlib.Path) -> None:
+    recorded = RecordedRun.read(run)
+    labels = np.asarray(recorded.clients.labels)
+    others = np.asarray(recorded.dataset.test_labels)
+    for client in range(10):
+        pairs = _pairs(recorded, client, others)
+        held = recorded.clients.indices[client][: int(recorded.clients.sizes[client])]
+        assert {*pairs[:, 0].tolist()} <= {*np.asarray(held).tolist()}
+        assert len({*pairs[:, 1].tolist()}) == len(pairs) > 0
+        assert (labels[pairs[:, 0]] == others[pairs[:, 1]]).all()
+    found = study.run(_settings("membership", run, methods=("loss",), num_shadows=3))
+    members = np.flatnonzero(_history(run)[_history(run).any(axis=1)][-1])
+    assert {row["seen"] for row in found.scores} == {f"sum of {len(members)}"}
+    rule = f"`num_targets` must be at most the {len(members)} clients of the last sum"
+    with pytest.raises(ConfigurationError, match=rule):
+        study.run(_settings("membership", run, num_targets=9))
+
+
+@pytest.mark.long
+def test_a_class_that_clients_hold_shows_in_the_sums_of_a_run(
+    tmp_path: pathlib.Path,
+) -> None:
+    """Each of twenty clients holds one digit, so two hold each."""
+    folder, target = tmp_path / "run", 3
+    _trained(folder, clients=(20, 4), rounds=30, partition="shards")
+    settings = _settings("attribute", folder, num_shadows=40, target_class=target)
+    found = study.run(settings)
+    assert {row["method"] for row in found.summary} == {"joint", "prolin"}
+    for row in found.summary:
+        # the bound is of attributes that are drawn, which a run's are not
+        assert row["bound_auc"] is None
+        assert row["sums"] == _history(folder).any(axis=1).sum()
+    assert max(row["auc"] for row in found.summary) > 0.8
+
+
+@pytest.mark.long
+def test_canaries_are_of_the_noise_of_a_run(
+    run: pathlib.Path, tmp_path: pathlib.Path
+) -> None:
+    with pytest.raises(ConfigurationError, match="`run` must be of a run with noise"):
+        study.run(_settings("canaries", run))
+    noisy = _trained(tmp_path / "noisy", noise_multiplier=0.8, clip_norm=0.5)
+    settings = _settings("canaries", noisy.out, others=("known",), trials=40)
+    mechanism = mj.dp.ring_mechanism(
+        "skellam", 0.8, 0.5, dim=650, num_clients=3, modulus_bits=32
+    )
+    ledger = mj.dp.ledger(_history(noisy.out), mechanism=mechanism)
+    for row in study.run(settings).summary:
+        assert row["ledger_mu"] == pytest.approx(ledger.mu[row["client"]])
