@@ -1,7 +1,7 @@
 """The public surface, one line each: names with their signatures, flags of commands.
 
-    python tests/release/surface.py             # at a release: writes surface.txt
-    python tests/release/surface.py --changes   # what breaks, as docs/versions.md lists it
+    python tests/release/surface.py          # at a release: writes surface.txt
+    python tests/release/surface.py --page   # lists what breaks in docs/versions.md
 
 `surface.txt` is the surface of the last release. `test_surface.py` holds the package
 against it.
@@ -25,6 +25,7 @@ from collections.abc import Iterator, Mapping
 from unittest import mock
 
 FILE = pathlib.Path(__file__).with_name("surface.txt")
+PAGE = pathlib.Path(__file__).resolve().parents[2] / "docs" / "versions.md"
 PACKAGES = ("mrsa_jax", "mrsa_watch")
 _FLAG = re.compile(r"^(?:│|  ) ?(?:-h, )?--([a-z-]+)", re.MULTILINE)
 _STARS = {
@@ -276,8 +277,16 @@ def changes() -> dict[str, str]:
     return {name: words for name, words in found.items() if name not in old_spellings()}
 
 
+def update(page: pathlib.Path = PAGE) -> None:
+    """Write what breaks into the last block of docs/versions.md."""
+    text = page.read_text(encoding="utf-8")
+    head, _, rest = text.rpartition("```text\n")
+    _, _, tail = rest.partition("```\n")
+    page.write_text(f"{head}```text\n{table(changes())}\n```\n{tail}", encoding="utf-8")
+
+
 if __name__ == "__main__":
-    if sys.argv[1:] == ["--changes"]:
-        print(table(changes()))  # noqa: T201
+    if sys.argv[1:] == ["--page"]:
+        update()
     else:
         write()

@@ -122,7 +122,7 @@ def test_what_the_last_release_promised_is_kept_or_listed() -> None:
     listed = PAGE.split(f"\n## What breaks since {version}\n")[1]
     (block,) = re.findall(r"^```text\n(.*?)^```$", listed, re.DOTALL | re.MULTILINE)
     assert block.splitlines() == surface.table(surface.changes()).splitlines(), (
-        "`python tests/release/surface.py --changes` prints the list of docs/versions.md"
+        "`python tests/release/surface.py --page` writes the list of docs/versions.md"
     )
 
 

@@ -105,6 +105,8 @@ def test_commands_are_targets_of_the_makefile() -> None:
 def test_jobs_end_and_may_do_little(flow: str, name: str) -> None:
     job = WORKFLOWS[flow]["jobs"][name]
     assert WORKFLOWS[flow]["permissions"] == {"contents": "read"}
+    # the Makefile would take the oldest Python of the machine
+    assert WORKFLOWS[flow]["env"] == {"PYTHON": "python"}
     assert job.get("permissions", {}) == RIGHTS.get((flow, name), {})
     assert 0 < job["timeout-minutes"] <= 360
     for step in job["steps"]:
