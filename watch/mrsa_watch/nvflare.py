@@ -249,8 +249,8 @@ class SiteGuard(Filter):
             file.seek(0)
             before = [json.loads(text) for text in file]
             if "gave" in line:
-                given = sum("gave" in entry for entry in before)
-                if self.max_results is not None and given >= self.max_results:
+                num_results = sum("gave" in entry for entry in before)
+                if self.max_results is not None and num_results >= self.max_results:
                     raise MrsaError(
                         f"`max_results` of {self.path} is {self.max_results}: no "
                         "further result leaves this site"
