@@ -236,7 +236,9 @@ class Judgement:
             "strong T": str(self.strong_privacy),
             "mean clients per round": f"{self.cardinality:.4g} of {self.cohort_size} "
             f"({sure})",
-            "fairness gap F": f"{self.fairness_gap:.3g} after {self.num_rounds} rounds",
+            "fairness gap of a history": (
+                f"{self.fairness_gap:.3g} after {self.num_rounds} rounds"
+            ),
             "lines": f"{self.num_lines} of {self.line_size} clients",
             "rank": f"{self.rank} at most, of {self.num_clients} clients",
         }
