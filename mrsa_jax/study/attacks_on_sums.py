@@ -312,18 +312,12 @@ def _check_attribute(config: AttributeConfig) -> None:
     samples = config.local_steps * config.batch_size
     rule = "must need at most client_size samples in minibatches of batch_size"
     require(samples <= config.client_size, "local_steps", rule, config.local_steps)
-    for name, partition in (
-        ("shards_per_client", "shards"),
-        ("concentration", "dirichlet"),
-    ):
-        value = getattr(config, name)
-        rule = f"must not be set unless `partition` is {partition}"
-        require(value is None or config.partition == partition, name, rule, value)
     rule = (
         "must be set when `noise_multiplier` is positive, because noise can hide only "
         "updates of bounded norm"
     )
     is_bounded = config.clip_norm is not None or config.noise_multiplier == 0
+    is_bounded |= config.run is not None  # which decides both
     require(is_bounded, "clip_norm", rule, config.clip_norm)
     rule = "must be class with --run, in which a record is one client's alone"
     is_of_class = config.run is None or config.attribute == "class"
@@ -334,6 +328,10 @@ def _unread_by_attribute(config: AttributeConfig) -> Unread:
     if config.attribute == "record":
         rule = "must not be set with --attribute record"
         yield rule, ("target_class", "num_held")
+    if config.partition != "shards":
+        yield "must not be set unless --partition is shards", ("shards_per_client",)
+    if config.partition != "dirichlet":
+        yield "must not be set unless --partition is dirichlet", ("concentration",)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

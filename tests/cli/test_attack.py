@@ -173,11 +173,11 @@ def files(tmp_path: pathlib.Path) -> dict[str, pathlib.Path]:
         ),
         (
             ["attribute", "--concentration", "1"],
-            "`concentration` must not be set unless `partition` is dirichlet",
+            "`concentration` must not be set unless --partition is dirichlet",
         ),
         (
             ["attribute", "--partition", "dirichlet", "--shards-per-client", "2"],
-            "`shards_per_client` must not be set unless `partition` is shards",
+            "`shards_per_client` must not be set unless --partition is shards",
         ),
         (
             ["attribute", "--partition", "shards", "--shards-per-client", "10"],

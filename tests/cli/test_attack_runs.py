@@ -26,7 +26,9 @@ _OTHERS: dict[str, list[Any]] = {
     "partition": ["dirichlet"], "mechanism": ["discrete_gaussian"], "local_steps": [2],
     "mask": [pathlib.Path("mask.npy")], "seen": [("padded",)], "photo": ["china"],
     "folder": [pathlib.Path()], "solved": [pathlib.Path()], "single_label": [False],
-    "balanced": [False], "num_clients": [48], "cohort_size": [4],
+    "balanced": [False], "num_clients": [48], "cohort_size": [4], "clip_norm": [1.0, 0.5],
+    "shards_per_client": [3], "concentration": [0.3], "noise_multiplier": [1.0, 2.0],
+    "momentum": [0.25],
 }  # fmt: skip
 _COMMON = {"seed", "out", "overwrite", "json", "run"}
 _NEEDED: dict[str, dict[str, Any]] = {

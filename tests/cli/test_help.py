@@ -91,7 +91,7 @@ def test_a_flag_is_one_thing_in_all_commands_and_says_what_its_default_does() ->
                     _kind(value.strip().partition("  ")[0])
                 )
     several = {flag: own for flag, own in kinds.items() if len(own) > 1}
-    named = {"assignment", "fidelity", "others", "seen", "segments"}
+    named = {"assignment", "fidelity", "others", "partition", "seen", "segments"}
     assert set(several) <= named, several
     assert len(kinds) > 150
 

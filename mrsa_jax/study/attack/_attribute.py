@@ -405,7 +405,7 @@ def _drawn(
         rule = f"must be at most the {len(classes)} classes to draw from"
         require(held <= len(classes), "shards_per_client", rule, held)
         places = np.argsort(generator.random((count, len(classes))), axis=1)
-        mixtures = (places < held).astype(np.float64)
+        mixtures: np.ndarray = (places < held).astype(np.float64)
     else:
         concentration = 0.5 if config.concentration is None else config.concentration
         # Dirichlet shares of a class are Gamma numbers over their sum

@@ -219,7 +219,7 @@ def _seen_models(
         padded = attacks.read_models(wire.padded)[0]
         of = {"plain": updates[target], "padded": padded, "sum": wire.mean}
         models.append({name: start + of[name] for name in config.seen})
-    names = [name for name in config.seen if name != "sum" or not failed]
+    names: list[str] = [name for name in config.seen if name != "sum" or not failed]
     if len(names) < len(config.seen):
         report.sentences.append(
             f"{failed} of {config.num_targets} rounds failed: sums are not attacked."

@@ -602,7 +602,7 @@ def validate_groups(config: SegmentConfig, cohort_size: int) -> None:
     smallest = config.smallest_column(cohort_size)
     rule = (
         "must leave two clients of a cohort or more in each group or subgroup, or a "
-        "sum is one client's update (a larger --cohort-size, fewer groups, or "
+        "sum is one client's update (a larger cohort, fewer groups, or "
         "--allow-small-groups)"
     )
     size = f"{smallest} of {cohort_size} in the smallest of {columns}"
