@@ -72,6 +72,15 @@ def test_what_a_run_decides_is_refused(
         study.validate(settings)
 
 
+def test_a_broken_store_is_refused_by_the_setting(
+    tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "results.zarr").mkdir()
+    (tmp_path / "config.toml").write_text(study.to_toml(study.TrainConfig()))
+    assert main(["attack", "membership", "--run", str(tmp_path)]) == 2
+    assert "`run` must be the folder of a study" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
@@ -80,6 +89,7 @@ def test_what_a_run_decides_is_refused(
         ("distinguish --run DIR", "compare hundreds of trainings, and a run is one"),
         ("attribute --run DIR --attribute record", "a record is one client's alone"),
         ("membership --run nowhere", "must be the folder of a complete run"),
+        ("model-inversion --run DIR", "its config.toml must be an existing TOML file"),
         ("gradients --run DIR", "`client` must be set together with --from or --run"),
         ("gradients --run DIR --from DIR --client 1", "whose sums are solved first"),
         ("disaggregation --run DIR --counts f.npy", "must not be set without --agg"),

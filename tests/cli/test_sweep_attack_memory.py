@@ -144,7 +144,7 @@ print(json.dumps({"estimate": estimate, "measured": peak() - before}))
             "distinguish",
             "trainings = 16\ntrials = 1000\nwarm_up = 2\nschemes = ['uniform']",
         ),
-        ("distinguish", "trainings = 16\ntrials = 4000000\nothers = ['gaussian']"),
+        ("distinguish", "trials = 4000000\nothers = ['gaussian']"),
         ("attribute", "trainings = 1\nrounds = 30\nschemes = ['uniform']"),
         ("inconsistency", "cohort_size = 3"),
         ("inconsistency", "cohort_size = 4\nhidden_size = 20000"),

@@ -16,7 +16,7 @@ from mrsa_jax.study.runs import _build
 from mrsa_jax.study.settings._config import TrainConfig, parse_scheme, secret_seed
 from mrsa_jax.study.settings._load import load_config
 from mrsa_jax.study.stores._store import open_results
-from mrsa_watch._base.errors import require
+from mrsa_watch._base.errors import ConfigurationError, require
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -106,8 +106,18 @@ def check_pixels(data: Any, argument: str) -> None:
 
 
 def settings_of(folder: pathlib.Path) -> TrainConfig:
-    """Return the settings of a run."""
-    return load_config(TrainConfig, folder / "config.toml")
+    """Return the settings of a run.
+
+    Raises:
+        ConfigurationError: If the folder has none of a training.
+    """
+    try:
+        return load_config(TrainConfig, folder / "config.toml")
+    except ConfigurationError as error:
+        why = str(error).replace("`config` must", "its config.toml must")
+        raise ConfigurationError(
+            f"`run` must be the folder of a complete run of `mrsa-jax train`: {why}"
+        ) from error
 
 
 def repeated_settings(folder: pathlib.Path) -> TrainConfig:

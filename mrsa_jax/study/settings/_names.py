@@ -18,6 +18,7 @@ _QUOTED = re.compile(r"`(\w+)`")
 _SETTINGS: dict[str, tuple[str, ...]] = {
     "fairness": ("the fairness rule of `schemes`", "the fairness rule of `scheme`"),
     "name": ("`dataset`",),
+    "path": ("`run`", "`folder`", "`drift`"),
     "privacy_target": (
         "the privacy target of `schemes`",
         "the privacy target of `scheme`",
