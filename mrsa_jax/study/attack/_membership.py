@@ -208,7 +208,8 @@ def _seen_models(
     And its names: no sum if the sum of any target was not learnt.
     """
     key = _stage.stream(config, Stream.QUANTIZATION)
-    models, failed = [], 0
+    models: list[dict[str, np.ndarray]] = []
+    failed = 0
     for target in range(config.num_targets):
         # a target is summed with those that follow it, around the end
         company = [(target + i) % len(updates) for i in range(config.num_summed)]
@@ -219,7 +220,7 @@ def _seen_models(
         padded = attacks.read_models(wire.padded)[0]
         of = {"plain": updates[target], "padded": padded, "sum": wire.mean}
         models.append({name: start + of[name] for name in config.seen})
-    names: list[str] = [name for name in config.seen if name != "sum" or not failed]
+    names: list[str] = [name for name in config.seen if name != "sum" or failed == 0]
     if len(names) < len(config.seen):
         report.sentences.append(
             f"{failed} of {config.num_targets} rounds failed: sums are not attacked."
