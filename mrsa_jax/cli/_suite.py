@@ -27,7 +27,7 @@ from mrsa_watch._base.html import counted
 if TYPE_CHECKING:
     from mrsa_jax.study.suite import Row
 
-_MEASURING = ("schemes", "suite", "seeds", "out", "trainings", "workers", "scheduler")
+_MEASURING = ("schemes", "suite", "seeds", "out", "train", "workers", "scheduler")
 # flags of each task, which no other takes; without a word, schemes are measured
 _FLAGS = {
     "": _MEASURING,
@@ -69,8 +69,8 @@ class SuiteCommand:
     """Seeds of each scenario. Default: three to five, as the version states."""
     out: pathlib.Path = pathlib.Path("results/suite")
     """Folder of the results; each scheme has a folder in it."""
-    trainings: bool = True
-    """Also train models for the accuracy; --no-trainings leaves these scenarios out."""
+    train: bool = True
+    """Also train models for the accuracy; --no-train leaves these scenarios out."""
     workers: Annotated[Count, Within(1)] = None
     """Compute in N processes of this machine, by dask. Default: in this process."""
     scheduler: Annotated[str | None, shown("ADDRESS")] = None
@@ -141,7 +141,7 @@ def _measure(command: SuiteCommand) -> int:
                 out=command.out,
                 suite=command.suite,
                 seeds=command.seeds,
-                trainings=command.trainings,
+                trainings=command.train,
                 workers=command.workers,
                 scheduler=command.scheduler,
                 progress=bars,

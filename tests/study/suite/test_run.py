@@ -356,7 +356,7 @@ def test_other_seeds_do_not_confirm_a_selector_that_knows_them(
     ("words", "field"),
     [
         (["verify", "card.json", "--schemes", "uniform"], "schemes"),
-        (["verify", "card.json", "--no-trainings"], "trainings"),
+        (["verify", "card.json", "--no-train"], "train"),
         (["compare", "card.json", "card.json", "--all"], "all"),
         (["--draw", "3"], "draw"),
         (["--fresh-seeds", "3"], "fresh_seeds"),
