@@ -79,7 +79,7 @@ class SuiteCommand:
     all: bool = False
     """With verify: recompute every point instead of a random third."""
     draw: Annotated[Count, Within(0)] = None
-    """With verify: seed of the random third, to repeat a verification. Default: a
+    """With verify: seed of the random third and of fresh seeds, to repeat it. Default: a
     number from the operating system, which is printed."""
     fresh_seeds: Annotated[Count, Within(2)] = None
     """With verify: also measure each scenario with N seeds that no card has, and list
@@ -177,7 +177,7 @@ def _verify(command: SuiteCommand, path: str) -> int:
         result = suite.verify_card(
             path, every=command.all, seed=command.draw, progress=bars
         )
-        fresh = _fresh(command, path, bars) if result.holds else None
+        fresh = _fresh(command, path, result.seed, bars) if result.holds else None
     names = [f"{name}, seed {seed}" for name, seed in result.cases]
     differences = [dataclasses.asdict(one) for one in result.differences]
     if command.json:
@@ -201,15 +201,15 @@ def _verify(command: SuiteCommand, path: str) -> int:
     return 0 if result.holds else _DIFFERS
 
 
-def _fresh(command: SuiteCommand, path: str, bars: Bars) -> list[Row] | None:
+def _fresh(
+    command: SuiteCommand, path: str, draw: int | None, bars: Bars
+) -> list[Row] | None:
     """Return the figures that fresh seeds make worse; None if none are to be drawn."""
     from mrsa_jax.study import suite
 
     if command.fresh_seeds is None:
         return None
-    rows = suite.fresh_seeds(
-        path, command.fresh_seeds, seed=command.draw, progress=bars
-    )
+    rows = suite.fresh_seeds(path, command.fresh_seeds, seed=draw, progress=bars)
     return [row for row in rows if (0, 1) in row.better]
 
 
