@@ -27,7 +27,7 @@ from mrsa_watch._base.html import counted
 if TYPE_CHECKING:
     from mrsa_jax.study.suite import Row
 
-_MEASURING = ("schemes", "suite", "seeds", "out", "trainings", "workers", "scheduler")
+_MEASURING = ("schemes", "suite", "seeds", "out", "train", "workers", "scheduler")
 # flags of each task, which no other takes; without a word, schemes are measured
 _FLAGS = {
     "": _MEASURING,
@@ -69,8 +69,8 @@ class SuiteCommand:
     """Seeds of each scenario. Default: three to five, as the version states."""
     out: pathlib.Path = pathlib.Path("results/suite")
     """Folder of the results; each scheme has a folder in it."""
-    trainings: bool = True
-    """Also train models for the accuracy; --no-trainings leaves these scenarios out."""
+    train: bool = True
+    """Also train models for the accuracy; --no-train leaves these scenarios out."""
     workers: Annotated[Count, Within(1)] = None
     """Compute in N processes of this machine, by dask. Default: in this process."""
     scheduler: Annotated[str | None, shown("ADDRESS")] = None
@@ -79,7 +79,7 @@ class SuiteCommand:
     all: bool = False
     """With verify: recompute every point instead of a random third."""
     draw: Annotated[Count, Within(0)] = None
-    """With verify: seed of the random third, to repeat a verification. Default: a
+    """With verify: seed of the random third and of fresh seeds, to repeat it. Default: a
     number from the operating system, which is printed."""
     fresh_seeds: Annotated[Count, Within(2)] = None
     """With verify: also measure each scenario with N seeds that no card has, and list
@@ -141,7 +141,7 @@ def _measure(command: SuiteCommand) -> int:
                 out=command.out,
                 suite=command.suite,
                 seeds=command.seeds,
-                trainings=command.trainings,
+                trainings=command.train,
                 workers=command.workers,
                 scheduler=command.scheduler,
                 progress=bars,
@@ -177,7 +177,7 @@ def _verify(command: SuiteCommand, path: str) -> int:
         result = suite.verify_card(
             path, every=command.all, seed=command.draw, progress=bars
         )
-        fresh = _fresh(command, path, bars) if result.holds else None
+        fresh = _fresh(command, path, result.seed, bars) if result.holds else None
     names = [f"{name}, seed {seed}" for name, seed in result.cases]
     differences = [dataclasses.asdict(one) for one in result.differences]
     if command.json:
@@ -201,15 +201,15 @@ def _verify(command: SuiteCommand, path: str) -> int:
     return 0 if result.holds else _DIFFERS
 
 
-def _fresh(command: SuiteCommand, path: str, bars: Bars) -> list[Row] | None:
+def _fresh(
+    command: SuiteCommand, path: str, draw: int | None, bars: Bars
+) -> list[Row] | None:
     """Return the figures that fresh seeds make worse; None if none are to be drawn."""
     from mrsa_jax.study import suite
 
     if command.fresh_seeds is None:
         return None
-    rows = suite.fresh_seeds(
-        path, command.fresh_seeds, seed=command.draw, progress=bars
-    )
+    rows = suite.fresh_seeds(path, command.fresh_seeds, seed=draw, progress=bars)
     return [row for row in rows if (0, 1) in row.better]
 
 

@@ -90,7 +90,7 @@ def verify_card(
     """Verify a card: its form, its means and intervals, and recomputed points.
 
     Integers and digests of histories must be equal; floats must agree within the
-    relative tolerance that the suite states.
+    relative tolerance that the suite states, and accuracies within theirs.
 
     Args:
         card: A card, or its file.
@@ -112,6 +112,7 @@ def verify_card(
     check_form(card)
     if seed is not None:
         check_count(seed + 1, "seed", "must be an integer of at least 0")
+        require(not every, "seed", "must not be set if every point is recomputed", seed)
     version = load_version(card["suite"])
     entries = {n: e for n, e in card["scenarios"].items() if "problem" not in e}
     cases = [
@@ -121,9 +122,7 @@ def verify_card(
     if stated:
         return Verification(stated, (), len(cases))
     total = len(cases)
-    if every:
-        require(seed is None, "seed", "must not be set if every point is recomputed")
-    else:
+    if not every:
         seed = secrets.randbits(_SEED_BITS) if seed is None else seed
         drawn = random.Random(seed).sample(cases, -(-total // _PART))
         cases = [case for case in cases if case in drawn]
