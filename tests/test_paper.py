@@ -61,7 +61,9 @@ def test_the_text_is_the_template_filled_with_the_numbers() -> None:
     for line in outside.splitlines():
         assert line.count("`") % 2 == 0, line
         assert len(line) <= 120 or line.startswith(("|", "- [", "  [", "<!--")), line
-    for name in re.findall(r"\]\((figures/\w+\.svg)\)", text):
+    shown = re.findall(r"\]\((figures/\w+\.svg)\)", text)
+    assert {f"figures/{path.name}" for path in PAPER.glob("figures/*")} == set(shown)
+    for name in shown:
         assert (PAPER / name).read_text(encoding="utf-8").startswith("<?xml"), name
 
 
