@@ -102,7 +102,7 @@ def replayed(rule: Callable[[int], Any], num_clients: int, rounds: int) -> np.nd
 
 def sources() -> dict[str, Any]:
     """Return each framework's rule with the place where it was read."""
-    names = ("name", "version", "repository", "file", "commit", "rule")
+    names = ("name", "release", "repository", "file", "commit", "rule")
     rows = {}
     for source in SOURCES:
         row = dict(zip(names, source, strict=True))

@@ -19,7 +19,7 @@ import re
 import sys
 import textwrap
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import attributes
@@ -103,10 +103,23 @@ def drawings(told: dict[str, Any]) -> dict[str, Callable[..., Any]]:
     import pandas as pd
 
     def points(
-        variable: str, x: str, hue: str, rows: list[tuple[Any, ...]]
+        variable: str,
+        x: str,
+        hue: str,
+        rows: list[tuple[Any, ...]],
+        bounds: Sequence[float] = (),
     ) -> Callable[..., Any]:
         table = pd.DataFrame(rows, columns=[x, hue, variable])
-        return lambda ax: mj.plotting.plot_points(table, variable, x=x, hue=hue, ax=ax)
+
+        def draw(ax: Any) -> Any:
+            drawn = mj.plotting.plot_points(table, variable, x=x, hue=hue, ax=ax)
+            for bound in bounds:
+                drawn.axhline(bound, color="0.3", linewidth=0.8, linestyle=":")
+            if "AUC" in variable:  # a half is guessing
+                drawn.set_ylim(0.5, 1.02)
+            return drawn
+
+        return draw
 
     def over_rounds(curves: dict[str, list[float]]) -> list[tuple[Any, ...]]:
         return [
@@ -120,6 +133,8 @@ def drawings(told: dict[str, Any]) -> dict[str, Callable[..., Any]]:
         for label, curve in told["attributes"]["curves"].items()
         for stop, auc in curve
     ]
+    selections = told["attributes"]["selections"].values()
+    limits = [row["bound"] for row in selections if row["bound"] is not None]
     bounded = [
         (target, name, value)
         for target in range(1, 33)
@@ -129,7 +144,7 @@ def drawings(told: dict[str, Any]) -> dict[str, Callable[..., Any]]:
         )
     ]
     return {
-        "attribute": points("AUC", "sums", "selection", attained),
+        "attribute": points("AUC", "sums", "selection", attained, limits),
         "bound": points("largest AUC", "T", "clients with the attribute", bounded),
         "certified": points(
             "worst client hidden among",
@@ -170,15 +185,30 @@ def text(told: dict[str, Any], template: str) -> str:
                 yield (each[3] if each else line).format(**told, **one)
 
     filled = "\n".join(lines()) + "\n"
-    return re.sub(
-        r"(?:^(?!```)[\w*`].*\n){2,}",
-        lambda found: (
-            textwrap.fill(found[0], 120, break_long_words=False, break_on_hyphens=False)
-            + "\n"
-        ),
-        filled,
-        flags=re.MULTILINE,
-    )
+    # code stands as it is
+    parts = re.split(r"(^```.*?^```$)", filled, flags=re.MULTILINE | re.DOTALL)
+    return "".join(part if part.startswith("```") else wrapped(part) for part in parts)
+
+
+def wrapped(text: str) -> str:
+    """Return the text with paragraphs and items of lists in lines of one width."""
+
+    def filled(found: re.Match[str]) -> str:
+        words = " ".join(found[0].split())
+        # a line must not begin within code, with what is a list there
+        words = re.sub(r"`[^`]*`", lambda code: code[0].replace(" ", "\0"), words)
+        whole = textwrap.fill(
+            words,
+            120,
+            subsequent_indent="  " if words.startswith("- ") else "",
+            break_long_words=False,
+            break_on_hyphens=False,
+        )
+        return whole.replace("\0", " ") + "\n"
+
+    paragraph = r"""(?:^[\w*`(\["].*\n)+"""
+    item = r"^- .*\n(?:^  \S.*\n)*"
+    return re.sub(f"{item}|{paragraph}", filled, text, flags=re.MULTILINE)
 
 
 def main(*words: str) -> None:

@@ -20,6 +20,7 @@ from matplotlib.textpath import text_to_path
 WIDTH, HEIGHT, MARGIN = 595.0, 842.0, 64.0
 BODY, SMALL = 9.0, 7.0
 LEADING = 1.4
+KEY = 130.0  # next to a figure
 STYLE = """
 @page { size: A4; margin: 22mm }
 body { font: 11pt/1.45 Georgia, serif; max-width: 46em; margin: 2em auto; padding: 0 1em }
@@ -188,12 +189,18 @@ class Printer:
         part = min(1.0, max(spare, 0.0) / wanted) if wanted else 0.0
         widths = [a + part * (b - a) for a, b in zip(least, whole, strict=True)]
         step = SMALL * LEADING
-        for place, row in enumerate(rows):
-            cells = [
+        broken = [
+            [
                 lines_of(cell, width - gap, SMALL)
                 for cell, width in zip(row, widths, strict=True)
             ]
-            tall = max(map(len, cells)) * step + 4
+            for row in rows
+        ]
+        heights = [max(map(len, cells)) * step + 4 for cells in broken]
+        # a short table stays together, and a head stays with its first row
+        is_short = sum(heights) < HEIGHT / 3
+        self.room(sum(heights) if is_short else sum(heights[:2]))
+        for place, (cells, tall) in enumerate(zip(broken, heights, strict=True)):
             self.room(tall)
             x = MARGIN
             for lines, width in zip(cells, widths, strict=True):
@@ -222,7 +229,7 @@ class Printer:
             (
                 (MARGIN + 40) / WIDTH,
                 bottom / HEIGHT,
-                (WIDTH - 2 * MARGIN - 60) / WIDTH,
+                (WIDTH - 2 * MARGIN - 40 - KEY) / WIDTH,
                 (tall - 34) / HEIGHT,
             )
         )
@@ -257,6 +264,7 @@ def as_pdf(
                 printer.height -= 3 if indent else 6
             elif token.type in ("bullet_list_open", "bullet_list_close"):
                 indent = 14.0 if token.type == "bullet_list_open" else 0.0
+                printer.height -= 0.0 if indent else 4.0
             elif token.type == "list_item_open":
                 printer.room(2 * BODY)
                 y = printer.height - BODY * LEADING

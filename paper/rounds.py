@@ -11,7 +11,6 @@ from attributes import interval
 import mrsa_jax as mj
 
 NEAR, AGREES = 0.05, 0.9  # of a mean share, and a correlation: what counts as predicted
-ONLINE = mj.availability.independent(0.0)
 
 
 def worst_and_median(hidden: Any) -> dict[str, float]:
@@ -25,7 +24,7 @@ def bounds() -> dict[str, Any]:
     for target in (1, 2, 4, 8, 12, 32):
         common = mj.privacy.attribute_bound(target)
         rare = mj.privacy.attribute_bound(target, prevalence=0.01)
-        rows[str(target)] = {
+        rows[f"T{target}"] = {
             "target": target,
             "auc": common.auc,
             "advantage": common.advantage,
@@ -53,7 +52,7 @@ def certified() -> dict[str, Any]:
             mj.selection.crossing_partitions(*asked, own["T"]),
         ),
     ):
-        history = mj.selection.rollout(0, selector, ONLINE, own["rounds"])
+        history = history_of(selector, own["rounds"])
         weak = mj.privacy.weak_privacy(history)
         assert weak.certified, name
         hidden = np.asarray(mj.privacy.hidden_among_trajectory(history))
@@ -76,10 +75,20 @@ POPULATION = {
     "seeds": 5,
 }
 ASKED = (POPULATION["clients"], POPULATION["cohort"])
-SELECTORS = {
-    "random": mj.selection.uniform(*ASKED),
-    "blocks": mj.selection.batch_partitioning(*ASKED, POPULATION["T"]),
-}
+
+
+def selectors() -> dict[str, mj.selection.Selector]:
+    """Return random selection and blocks of T."""
+    return {
+        "random": mj.selection.uniform(*ASKED),
+        "blocks": mj.selection.batch_partitioning(*ASKED, POPULATION["T"]),
+    }
+
+
+def history_of(selector: mj.selection.Selector, rounds: int) -> np.ndarray:
+    """Return the cohorts of some rounds in which every client is online."""
+    online = mj.availability.independent(0.0)
+    return np.asarray(mj.selection.rollout(0, selector, online, rounds))
 
 
 class OneStep(NamedTuple):
@@ -114,7 +123,7 @@ def measured(step: OneStep) -> mj.federated.Drift:
     model = mj.federated.logistic(samples.num_classes)
     width = mj.federated.num_parameters(model, samples.input_shape)
     rounds = POPULATION["before"] + POPULATION["rounds"]
-    history = mj.selection.rollout(0, SELECTORS["random"], ONLINE, rounds)
+    history = history_of(selectors()["random"], rounds)
     codes = mj.quantize.stochastic(2**16, 1.0)
     length = {"num_steps": 1} if step.is_drawn else {}
     training = mj.federated.Training(
@@ -140,8 +149,8 @@ def drift() -> dict[str, Any]:
         found = measured(step)
         memory, share = min(round(found.memory, 4), 0.9999), round(found.lasting, 2)
         rows[name] = {"label": step.label, "memory": memory, "share": share}
-        for scheme, selector in SELECTORS.items():
-            history = mj.selection.rollout(0, selector, ONLINE, POPULATION["rounds"])
+        for scheme, selector in selectors().items():
+            history = history_of(selector, POPULATION["rounds"])
             update = mj.privacy.hidden_among(history, memory=memory, share=share)
             lasting = mj.privacy.hidden_among(
                 history, memory=1.0, share=max(share, 0.01), of="lasting"
@@ -232,7 +241,7 @@ def memories() -> dict[str, Any]:
     away = mj.availability.independent(own["offline"])
     told = (1.0, 0.999, 0.99, 0.9, 0.5)
     rows: dict[str, dict[str, Any]] = {str(rho): {"memory": rho} for rho in told}
-    for name, selector in SELECTORS.items():
+    for name, selector in selectors().items():
         history = mj.selection.rollout(0, selector, away, own["rounds"])
         for rho in told:
             hidden = mj.privacy.hidden_among(history, memory=rho, each_round=True)

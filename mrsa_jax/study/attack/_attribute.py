@@ -405,13 +405,13 @@ def _drawn(
         rule = f"must be at most the {len(classes)} classes to draw from"
         require(held <= len(classes), "shards_per_client", rule, held)
         places = np.argsort(generator.random((count, len(classes))), axis=1)
-        mixtures: np.ndarray = (places < held).astype(np.float64)
+        shares = (places < held).astype(np.float64)
     else:
         concentration = 0.5 if config.concentration is None else config.concentration
         # Dirichlet shares of a class are Gamma numbers over their sum
         gammas = generator.gamma(concentration, size=(count, len(classes)))
-        mixtures = sizes * np.maximum(gammas, np.finfo(np.float64).tiny)
-    mixtures /= mixtures.sum(axis=1, keepdims=True)
+        shares = np.maximum(gammas, np.finfo(np.float64).tiny) * sizes
+    mixtures = shares / shares.sum(axis=1, keepdims=True)
     members = [pool[labels[pool] == label] for label in classes]
     rows = []
     for mixture in mixtures:
