@@ -388,17 +388,17 @@ def face_files(directory: pathlib.Path) -> list[tuple[int, pathlib.Path]]:
     Raises:
         DataNotFoundError: If there are none.
     """
-    found = []
+    pictures: list[tuple[int, pathlib.Path]] = []
     for folder in directory.glob("s*"):
         person = _PERSON.fullmatch(folder.name)
         if person is not None:
-            found += [(int(person[1]), path) for path in folder.glob("*.pgm")]
-    if not found:
+            pictures += [(int(person[1]), path) for path in folder.glob("*.pgm")]
+    if not pictures:
         raise DataNotFoundError(
             f"no pictures of people in {directory}: looked for s1/1.pgm and the like, "
             "the files of the AT&T Database of Faces"
         )
-    return sorted(found, key=lambda pair: (pair[0], len(pair[1].stem), pair[1].stem))
+    return sorted(pictures, key=lambda pair: (pair[0], len(pair[1].stem), pair[1].stem))
 
 
 def read_faces(files: list[tuple[int, pathlib.Path]]) -> tuple[np.ndarray, np.ndarray]:

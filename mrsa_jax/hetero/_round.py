@@ -377,7 +377,7 @@ def _tiled_sums(
     here = seated(on_device(round_.survivors[3]), slots) & is_summed[:, None]
     seats = seats_of(slots, here, clients)
 
-    def step(number: Array, found: tuple[Array, Array, Array]) -> Any:
+    def step(number: Array, so_far: tuple[Array, Array, Array]) -> Any:
         # the last tile reaches back to clients that are done
         first = jnp.minimum(number * tile, jnp.int32(clients - tile))
         is_new = first + lax.iota(jnp.int32, tile) >= number * tile
@@ -385,16 +385,16 @@ def _tiled_sums(
         def of_tile(array: Any, axis: int = 0) -> Array:
             return lax.dynamic_slice_in_dim(on_device(array), first, tile, axis)
 
-        own = dataclasses.replace(
+        senders = dataclasses.replace(
             cast, draws=of_tile(cast.draws, 1), sent=of_tile(cast.sent)
         )
-        own_rows = rows._replace(
+        tile_rows = rows._replace(
             levels=of_tile(rows.levels, 1), modulus_of=of_tile(rows.modulus_of, 1)
         )
-        codes, counted = _coded(of_tile(values), start, own_rows, own, width)
-        sums, outside, not_finite = found
-        own_seats = Seats(of_tile(seats.block), of_tile(seats.is_here) & is_new)
-        (sums,) = add_in_turn([sums], codes[0], own_seats, (lambda code: code,))
+        codes, counted = _coded(of_tile(values), start, tile_rows, senders, width)
+        sums, outside, not_finite = so_far
+        tile_seats = Seats(of_tile(seats.block), of_tile(seats.is_here) & is_new)
+        (sums,) = add_in_turn([sums], codes[0], tile_seats, (lambda code: code,))
         return (
             sums,
             lax.dynamic_update_slice(outside, counted.outside[0], (first,)),
@@ -406,13 +406,13 @@ def _tiled_sums(
         jnp.zeros(clients, jnp.int32),
         jnp.zeros(clients, jnp.bool_),
     )
-    found = lax.fori_loop(
+    ends = lax.fori_loop(
         jnp.int32(0),
         jnp.int32(-(-clients // tile)),
         step,
         varying_like(nothing, values, cast, here),
     )
-    sums, outside, not_finite = (part[None] for part in found)
+    sums, outside, not_finite = (part[None] for part in ends)
     return sums, Counted(outside, not_finite, jnp.zeros(1, jnp.int32))
 
 

@@ -235,13 +235,13 @@ def plan(
     require(n % size == 0, "block_size", "must divide `n`", size, n)
     planner = _Planner(n, rates, log_no_sum, log_leak, dim, modulus_bits, model, late)
     makers: tuple[Callable[[_Planner], PlannedRound | None], ...] = (
-        lambda own: own.sparsest("least p, majority", own.majority),
-        lambda own: own.sparsest("least p, one t", own.one_t),
-        lambda own: own.least_degree("least degree, majority"),
-        lambda own: own.least_degree("blocks, majority", size) if size > 1 else None,
+        lambda at: at.sparsest("least p, majority", at.majority),
+        lambda at: at.sparsest("least p, one t", at.one_t),
+        lambda at: at.least_degree("least degree, majority"),
+        lambda at: at.least_degree("blocks, majority", size) if size > 1 else None,
         _Planner.of_paper,
         _Planner.of_secagg_plus,
-        lambda own: own.regular("complete graph (SecAgg)", n - 1, "majority"),
+        lambda at: at.regular("complete graph (SecAgg)", n - 1, "majority"),
     )
     designs = map(planner.settled, makers)
     rounds = [design for design in designs if design is not None]
@@ -322,13 +322,13 @@ class _Planner:
         if deadline is None:
             return tuple(losses)
         waits, trip = self.client_seconds(costs)
-        there = rate > 0.0  # stragglers
+        has_stragglers = rate > 0.0
         for step, wait in enumerate(waits.tolist()):
             if wait + trip > deadline:
                 losses[step] = 1.0
-            elif there and slowdown * wait + trip > deadline:
+            elif has_stragglers and slowdown * wait + trip > deadline:
                 losses[step] = 1.0 - (1.0 - losses[step]) * (1.0 - rate)
-                there = False
+                has_stragglers = False
         return tuple(losses)
 
     def seconds(self, costs: RoundCosts) -> float:
@@ -420,10 +420,10 @@ class _Planner:
         self, name: str, degree: int, threshold: int | str, size: int = 1
     ) -> PlannedRound:
         """Return a design in which every block of `size` clients has k neighbours."""
-        own = (degree + 1) * size - 1  # neighbours of a client
-        law = np.asarray([own]), np.zeros(1)
-        is_complete = own == self.n - 1
-        limit = int(more_than_half(np.asarray(own)))
+        neighbours = (degree + 1) * size - 1  # of a client
+        law = np.asarray([neighbours]), np.zeros(1)
+        is_complete = neighbours == self.n - 1
+        limit = int(more_than_half(np.asarray(neighbours)))
         is_safe = isinstance(threshold, str) or threshold >= limit
         risks = (
             self.ends(law, threshold),
@@ -435,7 +435,7 @@ class _Planner:
             graph = (f"over_blocks:{size}:{degree}", None)
         if is_complete:
             graph = ("complete", None)
-        return self._design(name, graph, threshold, float(own), risks)
+        return self._design(name, graph, threshold, float(neighbours), risks)
 
     def log_two_gaps(self, degree: int, size: int = 1) -> float:
         """Log of a bound on the chance that V3 of a Harary graph is disconnected.
@@ -447,8 +447,8 @@ class _Planner:
         pairs = blocks * (blocks - 1) / 2
         log_empty = size * log_chance(self.lost_at_input)
         behind = float(np.log(-np.expm1(log_empty))) if log_empty < 0.0 else -math.inf
-        one = behind + (run * log_empty if run else 0.0)
-        return min(0.0, math.log(pairs) + 2.0 * one)
+        log_gap = behind + (run * log_empty if run else 0.0)
+        return min(0.0, math.log(pairs) + 2.0 * log_gap)
 
     def least_degree(self, name: str, size: int = 1) -> PlannedRound | None:
         """Return the least even degree of a Harary graph that keeps both targets."""

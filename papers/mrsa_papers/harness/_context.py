@@ -87,12 +87,12 @@ class Context:
     def __post_init__(self) -> None:
         check_count(self.seed, "seed", "must be an integer in [0, 2**32)", 0, 2**32 - 1)
         name = self.dataset.partition(":")[0]
-        own = KINDS["dataset"].rows
-        if name in own:
+        registered = KINDS["dataset"].rows
+        if name in registered:
             rule = "must not be set with a data set of your own, which has none"
             require(self.directory is None, "directory", rule, str(self.directory))
         elif self.dataset not in data.SOURCES and name != "tfds":
-            choice = nearest(self.dataset, (*data.SOURCES, *own, "tfds:NAME"))
+            choice = nearest(self.dataset, (*data.SOURCES, *registered, "tfds:NAME"))
             raise ConfigurationError(
                 f"`dataset` must be a known data set; got {self.dataset!r}; {choice}"
             )

@@ -223,9 +223,9 @@ def _bounds(size: int, trim: float, chain: int) -> dict[str, Any]:
 
     def most(name: str, trimmed: float | None = None) -> int:
         threshold = min(chain, size - 1) if name == "hc" else None
-        own = hetero.segment_matrix(name, size, threshold)
+        chains = hetero.segment_matrix(name, size, threshold)
         return hetero.tolerated_byzantine(
-            own, trim=trimmed, weighted=False, max_nodes=1
+            chains, trim=trimmed, weighted=False, max_nodes=1
         ).anywhere
 
     return {
