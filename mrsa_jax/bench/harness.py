@@ -240,7 +240,7 @@ def compare(
         aim: Ratio aimed at.
         repeats: Timed calls of each side, interleaved.
         made_bytes: Bytes that one call of `ours` makes or sends.
-        is_elsewhere: `ours` works in a process of its own, whose memory the caller
+        is_elsewhere: `ours` works in another process, whose memory the caller
             knows; else a further call measures it.
         note: Anything a reader must know.
 

@@ -168,7 +168,6 @@ def side_by_side(
         The updates by slot, and which are finite.
     """
 
-
     def of_present(slot: Array, is_present: Array) -> Array:
         # Absent slots hold whatever the loop left there.
         return jnp.where(is_present, of_slot(slot, is_present), jnp.float32(0))
