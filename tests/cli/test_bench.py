@@ -46,7 +46,10 @@ def no_peers(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
         (["rank", "--against", "no.jsonl"], "`against` must be a file of records"),
         (["--n", "9"], "`topics` must be named with your own sizes"),
         (["sweep", "--n", "9"], "`topics` must be named with your own sizes"),
-        (["rank", "--dim", "9"], "`dim` must not be set: only pads, round read it"),
+        (
+            ["rank", "--dim", "9"],
+            "`dim` must not be set: only pads, round, hetero read it",
+        ),
         (["rank", "--n", "1.5"], "`n` must be a positive whole number"),
         (["rank", "--n", "0"], "`n` must be a positive whole number"),
         (["rank", "--n", "2**99"], "`n` must be a positive whole number"),

@@ -88,11 +88,12 @@ def test_numbers_are_drawn_as_given() -> None:
         0.99,
         0.69,
     ]
-    tolerated = pd.DataFrame({"G": [4, 5], "paper": [0.0, 0.25], "exact": [0, 1]})
-    assert panel(survivors.draw_attackers, tolerated).lines[0].get_ydata().tolist() == [
-        0,
-        1,
-    ]
+    tolerated = pd.DataFrame(
+        {"G": [4, 5], "paper": [0.0, 0.25], "exact": [0, 1], "trimmed": [0, 0]}
+    )
+    drawn = panel(survivors.draw_attackers, tolerated).lines
+    assert drawn[0].get_ydata().tolist() == [0, 1]
+    assert drawn[1].get_ydata().tolist() == [0, 0]
     counts = pd.DataFrame(
         {"varied": ["N"] * 2, "at": [1, 2], "count": ["a"] * 2, "value": [3, 4]}
     )

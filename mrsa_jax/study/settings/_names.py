@@ -39,10 +39,11 @@ def names_of(settings: Any) -> set[str]:
         settings: An instance of its settings, whose tables are instances too.
 
     Examples:
+        >>> import pathlib
         >>> from mrsa_jax.study import AuditConfig, SimulateConfig
         >>> {"num_clients", "graph"} <= names_of(SimulateConfig())
         True
-        >>> {"clip", "clip_norm"} <= names_of(AuditConfig(file="log.csv"))
+        >>> {"clip", "clip_norm"} <= names_of(AuditConfig(pathlib.Path("log")))
         True
     """
     names = {*renamed(type(settings)).values()}

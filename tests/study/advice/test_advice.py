@@ -427,9 +427,12 @@ def test_a_registered_scheme_that_cannot_serve_stops_nothing_unless_it_is_named(
     ]
     assert own == ["serves"]
     for name, words in (
-        ("refuses", "must be a multiple of `privacy_target`; got 3 and 5"),
+        (
+            "refuses",
+            "must be a multiple of the privacy target of `schemes`; got 3 and 5",
+        ),
         ("fails", "`factory` must make a selector; .* it raised KeyError: 'nothing'"),
-        ("needs", "`scheme` must be written needs:SHARE"),
+        ("needs", "`schemes` must be written needs:SHARE"),
     ):
         with pytest.raises(ConfigurationError, match=words):
             study.advise(6, 3, 0.1, trials=0, schemes=(name,))
