@@ -265,5 +265,4 @@ def _plain_array(value: object, argument: str, rule: str, kinds: str) -> np.ndar
 
 def are_finite(updates: Float[Array, "updates dim"]) -> Bool[Array, " updates"]:
     """Mark the updates without NaN and infinite entries."""
-    # the maximum of NaN is NaN; a CPU takes it in a third of the time of `all`
-    return jnp.isfinite(jnp.max(jnp.abs(updates), axis=1, initial=0))
+    return jnp.all(jnp.isfinite(updates), axis=1)

@@ -45,7 +45,7 @@ from mrsa_jax.cli.console import (
 )
 from mrsa_jax.study import KINDS, TrainConfig, load_config
 from mrsa_jax.study.kinds import attacks
-from mrsa_jax.study.settings._names import in_settings
+from mrsa_jax.study.settings import in_settings
 from mrsa_watch._base.errors import (
     ConfigurationError,
     DataNotFoundError,

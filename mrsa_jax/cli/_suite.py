@@ -20,7 +20,7 @@ from mrsa_jax.cli.console import (
     use_cores,
 )
 from mrsa_jax.cli.tables import print_table
-from mrsa_jax.study.settings._tables import check_unset
+from mrsa_jax.study.settings import check_unset
 from mrsa_watch._base.errors import check_known, require
 from mrsa_watch._base.html import counted
 
