@@ -226,7 +226,7 @@ def test_a_bound_on_memory(monkeypatch: pytest.MonkeyPatch) -> None:
         _MODEL, _data(0)[1], trainer=runs["trainer"][0], cohort_size=_COHORT, width=1
     )
     programs = _counted(monkeypatch)
-    bounded = _together(runs=runs, memory_bytes=needed.peak_bytes + 6 * 10**4)
+    bounded = _together(runs=runs, memory_bytes=needed.peak_bytes + 3 * 10**4)
     for number, one in enumerate(bounded):
         _assert_same(one, _alone(number))
     assert all(
