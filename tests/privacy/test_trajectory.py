@@ -13,7 +13,7 @@ import pytest
 import row_space_oracle as oracle
 
 import mrsa_jax as mj
-from mrsa_jax._core import batches as _batches
+from mrsa_jax._core import device as _device
 from mrsa_jax._core.prime import PRIMES, fields
 from mrsa_jax.privacy import weak_privacy, weak_privacy_trajectory
 from mrsa_jax.privacy.solver import _bounds
@@ -80,22 +80,27 @@ def test_rejects_an_effort_that_is_no_amount(effort):
         weak_privacy_trajectory([[1, 0]], effort=effort)
 
 
-def test_bounds_by_hand_where_no_small_sets_are_looked_for(monkeypatch):
+@pytest.mark.parametrize("form", ["round by round", "rounds at once"])
+def test_bounds_by_hand_where_no_small_sets_are_looked_for(form, monkeypatch):
     """Three blocks of two, A, B and C: the sums of A and B, of B and C, of B.
 
     Two sums leave a combination on any two of three blocks, three one on each block.
     """
     rows = np.array([[1, 1, 0], [0, 1, 1], [0, 1, 0]], np.uint32)
     nothing = jnp.int32(_bounds.NEVER), jnp.int32(0)
-    monkeypatch.setattr(_bounds, "_look", lambda *_: nothing)
+    monkeypatch.setattr(_bounds, "_dependent_sets", lambda *_: nothing)
     # modulo two primes; in the place of a projection as well
     both = np.stack([rows, rows])
-    found = jax.jit(functools.partial(_bounds._one_history, binary=True))(
+    follow = {
+        "round by round": _bounds._round_by_round,
+        "rounds at once": functools.partial(_bounds._rounds_at_once, tile=1),
+    }[form]
+    found = jax.jit(functools.partial(follow, binary=True))(
         both,
         rows.astype(np.int32),
         np.full(3, 2, np.int32),
-        projection=both,
-        of=fields(PRIMES),
+        both,
+        fields(PRIMES),
     )
     assert found.upper.tolist() == [4, 4, 2]
     assert found.lower.tolist() == [4, 2, 2]
@@ -289,18 +294,62 @@ def test_bounds_inside_a_program_hold_those_of_a_search_outside():
         jax.jit(weak_privacy_trajectory)(batch[0])
 
 
-@pytest.mark.slow  # the program of a batch takes long to compile
-def test_bounds_of_many_histories_side_by_side_are_those_of_one_after_another(
-    monkeypatch,
+def on_an_accelerator(lanes):
+    """Trace as for one of so many lanes: what it has room for goes side by side."""
+    return _device.compiling_for("cuda", lanes, 2**33)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("lanes", [1, 2**16], ids=["each look alone", "all at once"])
+@pytest.mark.parametrize("every_round", [48, 4], ids=["few groups", "many groups"])
+@pytest.mark.parametrize("largest", [1, 2, 9], ids=["bools", "small", "weights"])
+def test_rounds_at_once_find_what_one_after_another_find(
+    largest, every_round, lanes, monkeypatch
 ):
+    """Histories that stay small sets, that grow and that end early, in both forms."""
+    monkeypatch.setattr(_bounds, "EVERY_ROUND", every_round)
+    generator = np.random.default_rng(largest)
+    count, rounds, groups = 24, 14, 9
+    rows = generator.integers(1, largest + 1, (count, rounds, groups))
+    rows *= generator.random(rows.shape) < generator.uniform(0.2, 0.7, (count, 1, 1))
+    rows[::4, :, 1] = rows[::4, :, 0]
+    rows[1::4, 5:] = 0
+    rows[2::4, 3:6] = rows[2::4, :3]
+    rows[3] = 0
+    weights = generator.integers(1, 4, (count, groups)).astype(np.int32)
+    residues = np.repeat(rows[:, None], 2, axis=1).astype(np.uint32)
+    arguments = (
+        residues,
+        rows.astype(np.int32),
+        weights,
+        _bounds.random_projection(PRIMES, groups, seed=1),
+        fields(PRIMES),
+    )
+
+    def found(tile):
+        follow = functools.partial(
+            _bounds.bounds.in_full.__wrapped__, binary=largest == 1, tile=tile
+        )
+        return jax.jit(follow)(*arguments)
+
+    alone = found(1)
+    with on_an_accelerator(lanes):
+        together = found(count)
+    for name in ("lower", "upper", "rank"):
+        assert np.array_equal(getattr(together, name), getattr(alone, name)), name
+    assert len(np.unique(alone.lower)) > 4
+    if every_round == 4:  # what was left out shows
+        monkeypatch.setattr(_bounds, "EVERY_ROUND", 48)
+        assert not np.array_equal(found(1).lower, alone.lower)
+
+
+@pytest.mark.long
+def test_bounds_of_many_histories_side_by_side_are_those_of_one_after_another():
     generator = np.random.default_rng(8)
     batch = generator.integers(0, 3, (4, 6, 7)) * (generator.random((4, 6, 7)) < 0.4)
     batch[2], batch[3, :, 1] = 0, batch[3, :, 0]
     alone = weak_privacy_trajectory(batch, "bounds")
-    monkeypatch.setitem(_batches._WORK, "eliminations", _batches._Work(2**30, 1))
-    monkeypatch.setattr(
-        "mrsa_jax.privacy.solver._bounds.is_bound_by_memory", lambda: True
-    )  # as on accelerators
-    found = weak_privacy_trajectory(batch, "bounds")
+    with on_an_accelerator(2**16):
+        found = weak_privacy_trajectory(batch, "bounds")
     for name in ("lower", "upper", "rank"):
         assert np.array_equal(getattr(found, name), getattr(alone, name))

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import functools
 import secrets
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import jax
@@ -23,7 +23,7 @@ from jax import lax
 from jaxtyping import Array, Int32, UInt32
 
 from mrsa_jax._core.arrays import on_device
-from mrsa_jax._core.batches import map_tiles
+from mrsa_jax._core.batches import at_once, map_tiles
 from mrsa_jax._core.device import is_bound_by_memory
 from mrsa_jax._core.mesh import varying_like
 from mrsa_jax._core.prime import (
@@ -150,6 +150,9 @@ NEVER = 1 << 28
 # falls.
 EVERY_ROUND = 48
 _AXES = 3
+_BYTES_A_PAIR = (
+    64  # of classes of one history: differences and slopes modulo two primes
+)
 
 
 class Bounds(NamedTuple):
@@ -160,16 +163,44 @@ class Bounds(NamedTuple):
     rank: Int32[Array, "... rounds"]
 
 
-class _State(NamedTuple):
+class _Basis(NamedTuple):
+    """What a round's row changes, and no other way of looking at the history does."""
+
     kernels: Array  # uint32 [primes, groups, groups]
     ranks: Array  # int32 [primes]
     # int32 [groups]: for each column's class, the place of one of its members
     labels: Array
     active: Array  # bool [groups]: columns that are not zero so far
+
+
+class _Columns(NamedTuple):
+    """What bounds need to know of a basis."""
+
+    ranks: Array  # int32 [primes]
+    labels: Array  # int32 [groups]
+    active: Array  # bool [groups]
+    projected: Array  # uint32 [primes, axes, groups]: of the dual vectors
+
+
+class _Cheap(NamedTuple):
+    """What a round tells without a look at sets of classes; int32 each."""
+
+    upper: Array  # lightest vector among the row, counting and groups that stand alone
+    strong: Array  # strong privacy
+    four: Array  # weight of the four lightest classes
+
+
+class _Known(NamedTuple):
     upper: Array  # int32: lightest vector known
     grew: Array  # bool: whether the last row raised the rank
     floor: Array  # int32: lower bound found since the rank last grew, 0 if none
     four: Array  # int32: weight of the four lightest classes
+
+
+_NOTHING = _Known(np.int32(NEVER), np.bool_(False), np.int32(0), np.int32(NEVER))
+# Asks for the lightest set of up to three classes and a lower bound, where it is due.
+_Look = Callable[[Array], tuple[Array, Array]]
+_NO_SETS = np.int32(NEVER), np.int32(0)
 
 
 @quick_for_little(lambda rows, *_: rows.size, static_argnames=("binary", "tile"))
@@ -196,12 +227,14 @@ def bounds(
     """
 
     def one(history: tuple[Array, Array, Array]) -> Bounds:
-        return _one_history(*history, projection=projection, of=of, binary=binary)
+        if is_bound_by_memory():
+            return _rounds_at_once(*history, projection, of, binary, tile)
+        return _round_by_round(*history, projection, of, binary)
 
     return map_tiles(one, (rows, codes, weights), tile)
 
 
-def _one_history(
+def _round_by_round(
     rows: Array,
     codes: Array,
     weights: Array,
@@ -209,76 +242,215 @@ def _one_history(
     of: Field,
     binary: bool,
 ) -> Bounds:
-    primes, rounds, groups = rows.shape
-    every_round = groups <= EVERY_ROUND
+    """Follow one history; sets of classes are looked at in few rounds."""
+    rounds, groups = rows.shape[1:]
     # A round's sets are looked at in the next one; after the last comes one of nobody.
     rows, codes = (
         jnp.pad(a, [(0, 0)] * (a.ndim - 2) + [(0, 1), (0, 0)]) for a in (rows, codes)
     )
-    is_over = jnp.arange(rounds + 1) == rounds
-    start = _State(
+    start = varying_like((_first(rows), _NOTHING), rows, codes, weights)
+
+    def one_round(
+        before: tuple[_Basis, _Known], step: tuple[Array, Array, Array]
+    ) -> tuple[tuple[_Basis, _Known], tuple[Array, ...]]:
+        basis, known = before
+        row, own_codes, is_over = step
+        after, grew = _advance(basis, row, own_codes, of, binary)
+        cheap = _cheap(
+            after.ranks, after.labels, after.active, _alone(after), own_codes, weights
+        )
+
+        def look(is_due: Array) -> tuple[Array, Array]:
+            return lax.cond(
+                is_due & jnp.any(basis.active),
+                lambda: _dependent_sets(_columns(basis, projection, of), weights, of),
+                lambda: varying_like(_NO_SETS, basis, weights),
+            )
+
+        known, found = _learn(known, cheap, grew, is_over, groups, look)
+        return (after, known), (jnp.max(after.ranks), cheap.strong, *found)
+
+    steps = rows.swapaxes(0, 1), codes, jnp.arange(rounds + 1) == rounds
+    _, (rank, strong, *found) = lax.scan(one_round, start, steps)
+    return _both_ways(rank[:-1], strong[:-1], *found)
+
+
+def _rounds_at_once(
+    rows: Array,
+    codes: Array,
+    weights: Array,
+    projection: Array,
+    of: Field,
+    binary: bool,
+    tile: int,
+) -> Bounds:
+    """Follow one history where few large programs beat many small ones.
+
+    Only the basis goes from round to round. All rounds' classes and sets are looked at
+    side by side, in every round, and what `_round_by_round` would not have looked at is
+    left out afterwards. `tile` histories share the memory of the looks.
+    """
+    rounds, groups = rows.shape[1:]
+
+    def one_round(
+        before: _Basis, step: tuple[Array, Array]
+    ) -> tuple[_Basis, tuple[Array, Array, _Columns]]:
+        after, grew = _advance(before, *step, of, binary)
+        return after, (grew, _alone(after), _columns(after, projection, of))
+
+    start = varying_like(_first(rows), rows, codes)
+    _, (grew, alone, columns) = lax.scan(one_round, start, (rows.swapaxes(0, 1), codes))
+    ranks, labels, active, _ = columns
+    cheap = jax.vmap(_cheap, in_axes=(0,) * 5 + (None,))(
+        ranks, labels, active, alone, codes, weights
+    )
+
+    def sets_of(columns: _Columns) -> tuple[Array, Array]:
+        light, floor = _dependent_sets(columns, weights, of)
+        is_any = jnp.any(columns.active)
+        never, nothing = _NO_SETS
+        return jnp.where(is_any, light, never), jnp.where(is_any, floor, nothing)
+
+    looked = at_once("eliminations", _BYTES_A_PAIR * groups * groups)
+    sets = map_tiles(sets_of, columns, max(1, looked // tile))
+    # what a round learns of the one before: the first nothing, and after the last one
+    # comes one of nobody
+    sets = tuple(
+        jnp.concatenate([jnp.full(1, fill), found])
+        for fill, found in zip(_NO_SETS, sets, strict=True)
+    )
+    cheap = jax.tree.map(lambda values: jnp.append(values, jnp.int32(NEVER)), cheap)
+    steps = cheap, jnp.append(grew, False), jnp.arange(rounds + 1) == rounds, sets
+
+    def learn(
+        known: _Known, step: tuple[_Cheap, Array, Array, tuple[Array, Array]]
+    ) -> tuple[_Known, tuple[Array, ...]]:
+        cheap, grew, is_over, sets = step
+
+        def look(is_due: Array) -> tuple[Array, Array]:
+            light, floor = (
+                jnp.where(is_due, found, fill)
+                for found, fill in zip(sets, _NO_SETS, strict=True)
+            )
+            return light, floor
+
+        return _learn(known, cheap, grew, is_over, groups, look)
+
+    known = varying_like(_NOTHING, rows, codes, weights)
+    _, found = lax.scan(learn, known, steps)
+    return _both_ways(jnp.max(ranks, axis=1), cheap.strong[:-1], *found)
+
+
+def _first(rows: Array) -> _Basis:
+    """Return the basis before the first row."""
+    primes, _, groups = rows.shape
+    return _Basis(
         jnp.broadcast_to(jnp.eye(groups, dtype=jnp.uint32), (primes, groups, groups)),
         jnp.zeros(primes, jnp.int32),
         jnp.zeros(groups, jnp.int32),
         jnp.zeros(groups, jnp.bool_),
-        jnp.int32(NEVER),
-        jnp.bool_(False),
-        jnp.int32(0),
-        jnp.int32(NEVER),
     )
-    start = varying_like(start, rows, codes, weights)
-
-    def one_round(
-        before: _State, step: tuple[Array, Array, Array]
-    ) -> tuple[_State, tuple[Array, Array, Array, Array, Array]]:
-        row, own_codes, is_over = step
-        after, strong = _advance(before, row, own_codes, weights, of, binary)
-        # Any round of a small problem, or a plateau that ends here below what four
-        # classes weigh: longer ones end with no more to learn from sets of three.
-        ends = (after.upper < before.upper) & (after.upper <= before.four)
-        is_due = is_over | (before.grew if every_round else ends)
-        light, floor = _look(before, weights, projection, of, is_due)
-        floor = jnp.where(is_due, floor, jnp.where(before.grew, 0, before.floor))
-        # A light set of the round before is one now.
-        after = after._replace(upper=jnp.minimum(after.upper, light), floor=floor)
-        return after, (after.upper, strong, jnp.max(after.ranks), light, floor)
-
-    steps = rows.swapaxes(0, 1), codes, is_over
-    _, (upper, strong, rank, light, floor) = lax.scan(one_round, start, steps)
-    upper = lax.cummin(jnp.minimum(upper[:-1], light[1:]))
-    lower = lax.cummax(jnp.maximum(strong[:-1], floor[1:]), reverse=True)
-    return Bounds(jnp.minimum(lower, upper), upper, rank[:-1])
 
 
 def _advance(
-    state: _State, row: Array, codes: Array, weights: Array, of: Field, binary: bool
-) -> tuple[_State, Array]:
-    """Add a row; return the state with its cheap upper bounds, and strong privacy."""
+    basis: _Basis, row: Array, codes: Array, of: Field, binary: bool
+) -> tuple[_Basis, Array]:
+    """Add a row; return whether the rank has grown, too."""
     kernels, grew = jax.vmap(functools.partial(kernel_step, binary=binary))(
-        state.kernels, row, of
+        basis.kernels, row, of
     )
-    ranks = state.ranks + grew.astype(jnp.int32)
-    active = state.active | (codes != 0)
-    labels = _split(state.labels, codes, binary)
+    after = _Basis(
+        kernels,
+        basis.ranks + grew.astype(jnp.int32),
+        _split(basis.labels, codes, binary),
+        basis.active | (codes != 0),
+    )
+    return after, jnp.any(grew)
+
+
+def _alone(basis: _Basis) -> Array:
+    """Return which groups are known by themselves."""
+    return jnp.all(basis.kernels == 0, axis=(0, 1)) & basis.active
+
+
+def _columns(basis: _Basis, projection: Array, of: Field) -> _Columns:
+    """Return what bounds need to know, dual vectors projected to few axes."""
+
+    def along(kernel: Array, factor: Array, of: Field) -> Array:
+        products = scale(kernel, factor[:, None], companion(factor, of)[:, None], of)
+        return sum_residues(products, of, axis=0)
+
+    along_axes = jax.vmap(along, in_axes=(None, 0, None))
+    projected = jax.vmap(along_axes)(basis.kernels, projection, of)
+    return _Columns(basis.ranks, basis.labels, basis.active, projected)
+
+
+def _cheap(
+    ranks: Array,
+    labels: Array,
+    active: Array,
+    alone: Array,
+    codes: Array,
+    weights: Array,
+) -> _Cheap:
+    """Bound T by a row, by counting classes and by groups that stand alone."""
     heavy, number = _classes(labels, active, weights)
-    alone = jnp.all(kernels == 0, axis=(0, 1)) & active
     load = jnp.sum(jnp.where(codes != 0, weights, 0), dtype=jnp.int32)
     ordered = jnp.sort(heavy)
     sums = jnp.cumsum(jnp.where(ordered < NEVER, ordered, 0))
-    corank = jnp.maximum(number - jnp.max(ranks), 0)
-    never = NEVER
+    rank = jnp.max(ranks)
     above = [
-        state.upper,
-        jnp.where(load > 0, load, never),
-        jnp.where(jnp.max(ranks) > 0, sums[corank], never),
-        jnp.min(jnp.where(alone, heavy[labels], never)),
+        jnp.where(load > 0, load, NEVER),
+        jnp.where(rank > 0, sums[jnp.maximum(number - rank, 0)], NEVER),
+        jnp.min(jnp.where(alone, heavy[labels], NEVER)),
     ]
-    upper = jnp.min(jnp.stack(above))
     four = sums[min(3, sums.shape[0] - 1)]
-    after = _State(
-        kernels, ranks, labels, active, upper, jnp.any(grew), state.floor, four
-    )
-    return after, jnp.min(heavy)
+    return _Cheap(jnp.min(jnp.stack(above)), jnp.min(heavy), four)
+
+
+def _learn(
+    before: _Known,
+    cheap: _Cheap,
+    grew: Array,
+    is_over: Array,
+    groups: int,
+    look: _Look,
+) -> tuple[_Known, tuple[Array, Array, Array]]:
+    """Take a round into account.
+
+    Args:
+        before: What is known before it.
+        cheap: What it tells by itself.
+        grew: Whether it raises the rank.
+        is_over: Whether it is the one of nobody, after the last.
+        groups: How many columns there are.
+        look: Looks at the sets of the round before.
+
+    Returns:
+        What is known after it; the upper bound, and the two numbers of the look.
+    """
+    upper = jnp.minimum(before.upper, cheap.upper)
+    # Any round of a small problem, or a plateau that ends here below what four classes
+    # weigh: longer ones end with no more to learn from sets of three.
+    ends = (upper < before.upper) & (upper <= before.four)
+    is_due = is_over | (before.grew if groups <= EVERY_ROUND else ends)
+    light, floor = look(is_due)
+    floor = jnp.where(is_due, floor, jnp.where(before.grew, 0, before.floor))
+    # A light set of the round before is one now.
+    upper = jnp.minimum(upper, light)
+    return _Known(upper, grew, floor, cheap.four), (upper, light, floor)
+
+
+def _both_ways(
+    rank: Array, strong: Array, upper: Array, light: Array, floor: Array
+) -> Bounds:
+    """Let upper bounds hold from a round on and lower ones up to it.
+
+    The last three are of one round more: the one of nobody.
+    """
+    upper = lax.cummin(jnp.minimum(upper[:-1], light[1:]))
+    lower = lax.cummax(jnp.maximum(strong, floor[1:]), reverse=True)
+    return Bounds(jnp.minimum(lower, upper), upper, rank)
 
 
 def _split(labels: Array, codes: Array, binary: bool) -> Array:
@@ -305,22 +477,8 @@ def _classes(labels: Array, active: Array, weights: Array) -> tuple[Array, Array
     return jnp.where(used, sizes, NEVER), jnp.sum(used, dtype=jnp.int32)
 
 
-def _look(
-    state: _State, weights: Array, projection: Array, of: Field, is_due: Array
-) -> tuple[Array, Array]:
-    """Weigh the lightest set of up to three classes, and bound T from below."""
-
-    def look() -> tuple[Array, Array]:
-        return _dependent_sets(state, weights, projection, of)
-
-    def skip() -> tuple[Array, Array]:
-        return varying_like((jnp.int32(NEVER), jnp.int32(0)), state, weights)
-
-    return lax.cond(is_due & jnp.any(state.active), look, skip)
-
-
 def _dependent_sets(
-    state: _State, weights: Array, projection: Array, of: Field
+    columns: _Columns, weights: Array, of: Field
 ) -> tuple[Array, Array]:
     """Weigh all dependent sets of one, two or three classes' dual vectors.
 
@@ -328,10 +486,12 @@ def _dependent_sets(
     more. A set counts as dependent if it is so modulo both primes. If a coordinate is
     zero by accident, or the primes disagree on a rank or a pair, nothing is claimed.
     """
-    heavy, _ = _classes(state.labels, state.active, weights)
+    ranks, labels, active, projected = columns
+    heavy, _ = _classes(labels, active, weights)
     used = heavy < NEVER
-    arguments = state.kernels, state.labels, projection, of
-    points, zero, strange = jax.vmap(_points, in_axes=(0, None, 0, 0))(*arguments)
+    points, zero, strange = jax.vmap(_points, in_axes=(0, None, 0))(
+        projected, labels, of
+    )
     alone = jnp.all(zero, axis=0)
     is_seen = used & ~alone
     single = jnp.min(jnp.where(used & alone, heavy, NEVER))
@@ -350,7 +510,7 @@ def _dependent_sets(
         jnp.any(strange & is_seen[None, :])
         | jnp.any(zero[0] != zero[1])
         | jnp.any((close[0] != close[1]) & both)
-        | (state.ranks[0] != state.ranks[1])
+        | (ranks[0] != ranks[1])
     )
     four = jnp.sort(jnp.append(heavy, jnp.full(4, NEVER, jnp.int32)))[:4]
     four = jnp.minimum(jnp.sum(jnp.minimum(four, NEVER // 2)), NEVER)
@@ -361,21 +521,16 @@ def _dependent_sets(
     )
 
 
-def _points(
-    kernel: Array, labels: Array, projection: Array, of: Field
-) -> tuple[Array, Array, Array]:
+def _points(projected: Array, labels: Array, of: Field) -> tuple[Array, Array, Array]:
     """Return each class's projected dual vector as a point x/z, y/z of the plane.
 
     A class's dual vector is the sum of its columns'. Also returns which vectors are
     zero, and which are not but have no z.
     """
-    mixed = []
-    for axis in range(_AXES):
-        factor = projection[axis]
-        products = scale(kernel, factor[:, None], companion(factor, of)[:, None], of)
-        mixed.append(sum_residues(products, of, axis=0))
     member = labels[None, :] == jnp.arange(labels.shape[0], dtype=jnp.int32)[:, None]
-    sums = [sum_residues(jnp.where(member, values[None, :], 0), of) for values in mixed]
+    sums = [
+        sum_residues(jnp.where(member, values[None, :], 0), of) for values in projected
+    ]
     zero = (sums[0] == 0) & (sums[1] == 0) & (sums[2] == 0)
     over = inverse(sums[2], of)
     points = jnp.stack([multiply(sums[0], over, of), multiply(sums[1], over, of)])
