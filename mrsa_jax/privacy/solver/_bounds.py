@@ -197,7 +197,6 @@ class _Known(NamedTuple):
     four: Array  # int32: weight of the four lightest classes
 
 
-_NOTHING = _Known(np.int32(NEVER), np.bool_(False), np.int32(0), np.int32(NEVER))
 # Asks for the lightest set of up to three classes and a lower bound, where it is due.
 _Look = Callable[[Array], tuple[Array, Array]]
 _NO_SETS = np.int32(NEVER), np.int32(0)
@@ -248,7 +247,7 @@ def _round_by_round(
     rows, codes = (
         jnp.pad(a, [(0, 0)] * (a.ndim - 2) + [(0, 1), (0, 0)]) for a in (rows, codes)
     )
-    start = varying_like((_first(rows), _NOTHING), rows, codes, weights)
+    start = varying_like((_first(rows), _nothing()), rows, codes, weights)
 
     def one_round(
         before: tuple[_Basis, _Known], step: tuple[Array, Array, Array]
@@ -336,9 +335,15 @@ def _rounds_at_once(
 
         return _learn(known, cheap, grew, is_over, groups, look)
 
-    known = varying_like(_NOTHING, rows, codes, weights)
+    known = varying_like(_nothing(), rows, codes, weights)
     _, found = lax.scan(learn, known, steps)
     return _both_ways(jnp.max(ranks, axis=1), cheap.strong[:-1], *found)
+
+
+def _nothing() -> _Known:
+    """Return what is known before the first round."""
+    never = jnp.int32(NEVER)
+    return _Known(never, jnp.bool_(False), jnp.int32(0), never)
 
 
 def _first(rows: Array) -> _Basis:
@@ -423,7 +428,7 @@ def _learn(
         cheap: What it tells by itself.
         grew: Whether it raises the rank.
         is_over: Whether it is the one of nobody, after the last.
-        groups: How many columns there are.
+        groups: Number of columns.
         look: Looks at the sets of the round before.
 
     Returns:
