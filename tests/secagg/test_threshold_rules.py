@@ -90,6 +90,7 @@ def test_first_moment_is_that_of_every_graph_and_loss():
     assert math.isclose(math.exp(value), total, rel_tol=1e-12)
 
 
+@pytest.mark.long("<lambda>-majority1")
 @pytest.mark.parametrize(
     ("build", "threshold"),
     [
