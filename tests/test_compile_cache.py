@@ -45,6 +45,7 @@ def _num_entries(folder: pathlib.Path) -> int:
     return len(list(folder.rglob("*-cache")))
 
 
+@pytest.mark.long("True")
 @pytest.mark.parametrize("is_before", [True, False])
 def test_programs_are_kept_whenever_it_is_called(
     tmp_path: pathlib.Path, is_before: bool

@@ -329,8 +329,10 @@ def is_nothing(found: Any) -> bool:
     "privacy.hidden_among(memory)",
     "selection.batch_partitioning(cohort_size)",
     "selection.batch_partitioning(privacy_target)",
+    "selection.minimum_separation(separation)",
     "selection.partition(cohort_size)",
     "selection.power_of_choice(cohort_size)",
+    "selection.power_of_choice(num_candidates)",
     "selection.uniform(cohort_size)",
     "selection.weighted(cohort_size)",
 )

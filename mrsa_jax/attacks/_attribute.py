@@ -338,9 +338,13 @@ def _ridge(updates: Array, kinds: Array, added: Array) -> Float[Array, " dim"]:
     mean = _PRODUCT(is_in, updates) / count
     centred = (updates - mean[None, :]) * is_in[:, None]
     targets = (kinds[1] - jnp.sum(kinds[1]) / count) * is_in
-    gram = _PRODUCT(centred, centred.T)
-    # of the shadows' own space: they are fewer than the coordinates
+    # (X'X + c)^-1 X' y = X' (XX' + c)^-1 y: the smaller of both systems
+    is_dual = updates.shape[0] < updates.shape[1]
+    rows = centred if is_dual else centred.T
+    gram = _PRODUCT(rows, rows.T)
     penalty = jnp.float32(_RIDGE) * jnp.trace(gram) / count
     penalty += count * added + jnp.finfo(jnp.float32).tiny
-    dual = jnp.linalg.solve(gram + penalty * jnp.eye(gram.shape[0]), targets)
-    return _PRODUCT(centred.T, dual)
+    system = gram + penalty * jnp.eye(gram.shape[0])
+    if is_dual:
+        return _PRODUCT(centred.T, jnp.linalg.solve(system, targets))
+    return jnp.linalg.solve(system, _PRODUCT(centred.T, targets))

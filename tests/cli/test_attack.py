@@ -1049,7 +1049,7 @@ def test_three_predictions_stand_next_to_the_errors_attained(
     """Long updates are known better; a server that knows lengths predicts it."""
     generator = np.random.default_rng(0)
     lengths = generator.permutation(np.linspace(2, 6, 60))
-    updates = generator.normal(size=(60, 3000)) * lengths[:, None]
+    updates = generator.normal(size=(60, 1500)) * lengths[:, None]
     blocks = np.kron(np.eye(15, dtype=bool), np.ones((1, 4), bool))
     for name, array in (
         ("who", blocks),
@@ -1078,7 +1078,7 @@ def test_three_predictions_stand_next_to_the_errors_attained(
     assert attained == pytest.approx(resembling, abs=0.02)
     assert "not predicted" not in sentence
     # what is new in each sum, and was not stated as a share, is no part of the figure
-    fresh = 4 * generator.normal(size=(15, 3000))
+    fresh = 4 * generator.normal(size=(15, 1500))
     np.save(tmp_path / "sums.npy", blocks @ updates + fresh)
     content = _json(words, tmp_path / "fresh", capsys)
     (sentence,) = content["sentences"]

@@ -429,7 +429,7 @@ def test_both_forms_at_80_random_settings_in_rationals() -> None:
 
 
 def test_rounds_are_the_fewest_by_search() -> None:
-    for sizes, rounds, cardinality, constants, steps in random_settings(40):
+    for sizes, rounds, cardinality, constants, steps in random_settings(12):
         if cardinality < 0.1:
             continue
         words = {"local_steps": steps}

@@ -524,10 +524,14 @@ def _with_latest(row: list[Fraction], rows: list[list[Fraction]]) -> list[Fracti
     return [weight and last for weight, last in zip(row, latest, strict=True)]
 
 
-def test_allowed_implies_that_the_audit_passes(tmp_path: pathlib.Path) -> None:
-    allowed, unsafe = _check(tmp_path, seed=1, count=300)
-    assert allowed > 30
-    assert unsafe > 60
+@pytest.mark.long("300-30-60")
+@pytest.mark.parametrize(("count", "fewest", "refused"), [(60, 5, 10), (300, 30, 60)])
+def test_allowed_implies_that_the_audit_passes(
+    tmp_path: pathlib.Path, count: int, fewest: int, refused: int
+) -> None:
+    allowed, unsafe = _check(tmp_path, seed=1, count=count)
+    assert allowed > fewest
+    assert unsafe > refused
 
 
 @pytest.mark.slow

@@ -67,15 +67,11 @@ def spans(source: str, text: str) -> list[tuple[int, int]]:
     return [(kept[start], kept[start + len(wanted) - 1] + 1) for start in starts]
 
 
+@functools.cache
 def _significant(source: str) -> list[int]:
     """Return the places of the characters that are no blanks and no last commas."""
-    visible = [place for place, letter in enumerate(source) if not letter.isspace()]
-    following = [source[place] for place in visible[1:]] + [""]
-    return [
-        place
-        for place, after in zip(visible, following, strict=True)
-        if not (source[place] == "," and after in (")", "]", "}"))
-    ]
+    found = re.finditer(r"(?!,\s*[)\]}])\S", source)
+    return [letter.start() for letter in found]
 
 
 @functools.cache

@@ -24,18 +24,24 @@ def exposed(P: np.ndarray) -> int:
     return sum(oracle.rank([*rows, unit]) == full for unit in units)
 
 
+@pytest.fixture
+def large(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Follow each log round by round, as one that is too large for a program."""
+    monkeypatch.setattr("mrsa_jax.privacy._audit_rounds._MOST_GROUPS", 0)
+    monkeypatch.setattr("mrsa_jax.privacy._audit_rounds._MOST_ENTRIES", 0)
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("seed", range(6))
 @pytest.mark.parametrize("is_bulk", [True, False])
 def test_every_round_is_true(
-    seed: int, is_bulk: bool, monkeypatch: pytest.MonkeyPatch
+    seed: int, is_bulk: bool, request: pytest.FixtureRequest
 ) -> None:
     rng = np.random.default_rng(seed)
     P = rng.random((9, 7)) < 0.45
     P[0] = P[4] = False  # nobody yet, and a skipped round
-    if not is_bulk:  # as in a log too large
-        monkeypatch.setattr("mrsa_jax.privacy._audit_rounds._MOST_GROUPS", 0)
-        monkeypatch.setattr("mrsa_jax.privacy._audit_rounds._MOST_ENTRIES", 0)
+    if not is_bulk:
+        request.getfixturevalue("large")
     found = audit(named(P), effort=0.01)
     after = found.over_rounds(named(P))
     assert (after.strong is None) == (not is_bulk)
@@ -85,6 +91,7 @@ def _share_of_what_lasts(P: np.ndarray, share: float) -> np.ndarray:
     return np.einsum("ri,rs,si->i", joint, np.linalg.pinv(sums, hermitian=True), joint)
 
 
+@pytest.mark.usefixtures("large")
 def test_what_lasts_is_followed_over_the_rounds() -> None:
     P = (np.random.default_rng(3).random((8, 6)) < 0.5).astype(int)
     P[0] = 0
@@ -98,6 +105,12 @@ def test_what_lasts_is_followed_over_the_rounds() -> None:
         assert after[j] == pytest.approx(1 / explained.max(), rel=1e-9)
     assert found.lasting is not None
     assert after[-1] == pytest.approx(found.lasting.least)
-    # of an update that is all new, or never changes, nothing else lasts
-    assert audit(log, memory=0.9, share=1.0).over_rounds(log).lasting is None
-    assert audit(log).over_rounds(log).lasting is None
+
+
+@pytest.mark.usefixtures("large")
+@pytest.mark.parametrize("memory", [{"memory": 0.9, "share": 1.0}, {}])
+def test_of_an_update_that_is_all_new_or_never_changes_nothing_else_lasts(
+    memory: dict[str, float],
+) -> None:
+    log = named(np.eye(3, dtype=int))
+    assert audit(log, effort=0.01, **memory).over_rounds(log).lasting is None

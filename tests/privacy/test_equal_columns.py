@@ -88,7 +88,13 @@ def test_full_rank_blocks_are_hidden_among_exactly_their_size(monkeypatch):
     assert hidden_among_trajectory(P)[-1].tolist() == [5.0] * 200
     assert distinguishability(P).mu == pytest.approx([0.5] * 200, rel=1e-12)
     assert information(P) == pytest.approx([0.5 * np.log2(5 / 4)] * 200, rel=1e-12)
-    assert audit(P, effort=0).gate(5, "hidden").passed
+
+
+def test_an_audit_passes_full_rank_blocks_of_the_least_size(monkeypatch):
+    monkeypatch.setattr(hidden, "MOST_WORK", 0)  # floats alone
+    found = audit(ill_conditioned(40, 5), effort=0)
+    assert found.gate(5, "hidden").passed
+    assert not found.gate(6, "hidden").passed
 
 
 @pytest.mark.long("0", "1", "2", "3", "4", "5", "6", "7", "8", "9")

@@ -52,19 +52,23 @@ def test_a_simulation_counts_the_values_that_sums_determine(
     assert {"Values determined", "Undecided"} <= set(headings)
 
 
-def test_values_with_losses_and_none_without_a_law() -> None:
-    plain = study.run(SMALL)
+def test_no_values_without_a_law() -> None:
+    plain = study.run(dataclasses.replace(SMALL, schemes=("partition",)))
     assert "determined_share" not in plain
-    (row, _) = study.summarise(plain)
+    (row,) = study.summarise(plain)
     assert row.determined_share is None
+
+
+def test_values_with_losses() -> None:
     lossy = dataclasses.replace(
         SMALL,
+        schemes=("partition",),
         values="bits:0.5",
         protocol=study.ProtocolConfig(
             step_dropout_rate=0.05, split_policy="drop_block"
         ),
     )
-    _, blocks = study.summarise(study.run(lossy))
+    (blocks,) = study.summarise(study.run(lossy))
     assert blocks.determined_share is not None
     assert 0 <= blocks.determined_share <= 1
 
