@@ -294,7 +294,7 @@ def test_the_noise_of_a_run_is_in_the_predicted_error(
     assert row["mean_error"] == pytest.approx(predicted.mean(), rel=0.25)
     assert np.linalg.norm(summed.sent, axis=1).max() <= 0.5
     words = " ".join(report.sentences)
-    assert "exposed but for the noise in the sums" in words
+    assert "exposed apart from the noise in the sums" in words
     assert "never change with this noise" in words
     assert "noise" not in " ".join(study.run(_settings("least-squares", run)).sentences)
 

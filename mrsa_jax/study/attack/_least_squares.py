@@ -69,9 +69,9 @@ class _Sums:
         )
 
     def noise_ratio(self) -> float:
-        """Return the variance of a sum's noise, over the mean square of an update's entries.
+        """Return the variance of a sum's noise, over an update's mean squared entry.
 
-        It is 0 where rounding is all there is, and hardly anything.
+        It is 0 if it is too small for predictions to heed, as plain rounding is.
         """
         if self.sum_noise == 0.0:
             return 0.0
@@ -82,7 +82,7 @@ class _Sums:
 
     @property
     def _members(self) -> np.ndarray:
-        return np.asarray(self.participation).astype(bool).any(axis=0)
+        return np.asarray(np.asarray(self.participation).astype(bool).any(axis=0))
 
 
 def run(config: LeastSquaresConfig, report: AttackFindings, progress: Progress) -> None:
@@ -364,7 +364,7 @@ def _least_squares_words(
     for row, ratio in zip(report.summary, ratios, strict=True):
         start = (
             f"{row['scheme']}: {row['exposed']} of {row['clients']} clients are "
-            f"exposed{' but for the noise in the sums' * (ratio != 0)}, "
+            f"exposed{' apart from the noise in the sums' * (ratio != 0)}, "
         )
         expected = alike + " with this noise" * (ratio > 0)
         expected += " in sums without noise" * math.isnan(ratio)
