@@ -24,7 +24,7 @@ from mrsa_jax.attacks._view import check_not_negative
 from mrsa_jax.attacks.views import AggregateView, WireView
 from mrsa_jax.data import ClientData
 from mrsa_jax.federated import LocalTrainer, RateSchedule, client_updates
-from mrsa_jax.quantize import StochasticQuantizer
+from mrsa_jax.quantize import LatticeQuantizer, StochasticQuantizer
 from mrsa_watch._base.errors import check_integer, require, require_methods
 from mrsa_watch._base.html import finding
 
@@ -36,14 +36,18 @@ class SummedRounds:
     Attributes:
         view: What the server knows: one row for each sum that it learnt.
         rounds: int [J'], the round of each row.
-        sent: float64 [N, d], the mean of what each client sent in these rounds; zeros
-            for those who sent nothing (for scores only).
+        sent: float64 [N, d], the mean of what each client sent in these rounds, as the
+            aggregator's quantizer clips it; zeros for those who sent nothing (for
+            scores only).
         last: float64 [N, d], what each client sent last; zeros for those who sent
             nothing.
         change: float64 [N], how much a client's updates differ from that mean: the mean
             squared distance relative to the mean's squared length; nan for those who
             sent nothing.
         parameters: f32 [d], the model after the last round.
+        sum_noise: Root mean square of the entries of the sums less what was sent: the
+            standard deviation of noise and rounding together, which a server knows from
+            the quantizer and from the noise's law.
     """
 
     view: AggregateView
@@ -52,6 +56,7 @@ class SummedRounds:
     last: np.ndarray
     change: np.ndarray
     parameters: np.ndarray
+    sum_noise: float
 
 
 @needs_values
@@ -183,10 +188,23 @@ def summed_rounds(
             if not is_frozen:
                 flat = flat + jnp.float32(server_rate) * out.update
             if row >= warm_up:
-                record.add(int(row), members[present], updates[: present.sum()], out)
+                sent = _clipped(aggregator.quantizer, updates[: present.sum()])
+                record.add(int(row), members[present], sent, out)
         if progress is not None:
             progress(done + 1, len(rows))
     return record.result(history, np.asarray(flat))
+
+
+def _clipped(quantizer: Any, updates: Any) -> np.ndarray:
+    """Return updates as a quantizer clips them; one of a user's clips nothing."""
+    values = np.asarray(updates, np.float64)
+    if isinstance(quantizer, LatticeQuantizer):
+        norm = float(quantizer.clip_norm)
+        lengths = np.linalg.norm(values, axis=1, keepdims=True)
+        return values * (norm / np.maximum(lengths, norm))
+    if isinstance(quantizer, StochasticQuantizer):
+        return np.clip(values, float(quantizer.lower), float(quantizer.upper))
+    return values
 
 
 class _Record:
@@ -199,11 +217,13 @@ class _Record:
         self.last = np.zeros((num_clients, dim))
         self.squares = np.zeros(num_clients)
         self.counts = np.zeros(num_clients)
+        self.noise = 0.0
 
-    def add(self, row: int, members: np.ndarray, updates: Any, out: Any) -> None:
+    def add(self, row: int, members: np.ndarray, sent: np.ndarray, out: Any) -> None:
         self.rounds.append(row)
         self.sums.append(np.asarray(out.update, np.float64) * float(out.total_weight))
-        sent = np.asarray(updates, np.float64)
+        # of all entries of a sum
+        self.noise += float(np.square(self.sums[-1] - sent.sum(axis=0)).mean())
         self.total[members] += sent
         self.last[members] = sent
         self.squares[members] += np.square(sent).sum(axis=1)
@@ -218,9 +238,9 @@ class _Record:
         change = np.full(len(size), np.nan)
         np.divide(spread, size, out=change, where=size > 0)
         view = AggregateView(history[self.rounds], np.stack(self.sums))
-        return SummedRounds(
-            view, np.asarray(self.rounds), sent, self.last, change, parameters
-        )
+        rounds = np.asarray(self.rounds)
+        noise = float(np.sqrt(self.noise / len(rounds)))
+        return SummedRounds(view, rounds, sent, self.last, change, parameters, noise)
 
 
 @finding

@@ -219,12 +219,14 @@ def run_watch(config: WatchConfig) -> int:
 
 
 def _check(config: WatchConfig) -> None:
-    # with --once the file must be there: nothing comes later
-    may_come = config.wait and not config.once
+    check_ranges(config)
+    if config.once:
+        rule = "must not be set with --once, which waits for nothing"
+        require(not config.wait, "wait", rule, config.wait)
+        require(config.poll == WatchConfig.poll, "poll", rule, config.poll)
     more = "" if config.once else " (--wait waits for one that is not there yet)"
     rule = f"must be a participation log that is there{more}"
-    require(may_come or config.file.exists(), "file", rule, str(config.file))
-    check_ranges(config)
+    require(config.wait or config.file.exists(), "file", rule, str(config.file))
 
 
 def _warn(text: str) -> None:

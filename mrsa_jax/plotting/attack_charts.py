@@ -178,7 +178,8 @@ def histogram_chart(
         # errors beyond the ends count in the outermost bins
         counts, _ = np.histogram(np.clip(values, 1.01 * least, 0.99 * bins[-1]), bins)
         fraction = np.append(100 * counts / max(len(values), 1), 0.0)
-        name = f"mean {values.mean():.2g}"
+        mean = values.mean()
+        name = f"mean {mean:.0f}" if 100 <= mean < 1e6 else f"mean {mean:.2g}"
         ends = (
             ("below", bins[0], values < least),
             ("above", bins[-1], values > bins[-1]),

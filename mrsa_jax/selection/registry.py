@@ -25,7 +25,12 @@ from mrsa_jax._core.registry import (
     written,
 )
 from mrsa_jax.selection.checks import Fairness, check_grids
-from mrsa_watch._base.errors import ConfigurationError, check_known, require
+from mrsa_watch._base.errors import (
+    ConfigurationError,
+    MrsaError,
+    check_known,
+    require,
+)
 
 if TYPE_CHECKING:
     from mrsa_jax._core.selector import Selector
@@ -462,10 +467,20 @@ def register(
         depends=depends,
     )
 
+    def by_user(*given: Any) -> Any:
+        try:
+            return factory(*given)
+        except MrsaError as error:
+            # what the factory calls has its own arguments, which are no settings
+            words = str(error).replace("`", "'")
+            rule = f"must be possible: the factory of {name} raised: {words}"
+            error.args = (f"`scheme` {rule}", *error.args[1:])
+            raise
+
     def build(num_clients: int, cohort_size: int, *parameters: Any) -> Any:
         from mrsa_jax._core.selector import check_selector
 
-        built = made(factory, "a selector", num_clients, cohort_size, *parameters)
+        built = made(by_user, "a selector", num_clients, cohort_size, *parameters)
         selector = check_selector(built)
         require(
             selector.num_clients == num_clients,

@@ -144,6 +144,34 @@ def test_what_was_sent() -> None:
     assert _kept().change[:3].min() > 1e-4
 
 
+@pytest.mark.parametrize("levels", [2**16, 4])
+def test_the_noise_in_a_sum_is_rounding_where_there_is_no_other(levels: int) -> None:
+    """Small entries lie between two of an even number of levels: half a step each."""
+    clients, start = _clients()
+    quantizer = mj.quantize.stochastic(levels, 1.0)
+    average = mj.secagg.ring_average(quantizer, 3, 650, fidelity="sets")
+    kept = summed_rounds(
+        7, MODEL, start, clients, HISTORY, trainer=_trainer(), aggregator=average
+    )
+    rms = float(np.sqrt(HISTORY.sum() / 4)) * float(quantizer.step) / 2
+    if levels == 4:
+        assert kept.sum_noise == pytest.approx(rms, rel=0.05)
+    else:  # entries lie anywhere: 1/6 of a squared step in the mean, and not 1/4
+        assert kept.sum_noise == pytest.approx(rms * np.sqrt(2 / 3), rel=0.1)
+
+
+def test_what_was_sent_is_clipped() -> None:
+    clients, start = _clients()
+    average = mj.secagg.ring_average(
+        mj.quantize.stochastic(2**16, 0.01), 3, 650, fidelity="sets"
+    )
+    kept = summed_rounds(
+        7, MODEL, start, clients, HISTORY, trainer=_trainer(), aggregator=average
+    )
+    assert np.abs(kept.last).max() == pytest.approx(0.01)
+    assert kept.sum_noise < 1e-6  # of what was clipped it would be far more
+
+
 def test_rounds_before_the_window_are_trained_on_but_not_kept() -> None:
     late = _kept(warm_up=3)
     assert late.rounds.tolist() == [3, 4]

@@ -6,13 +6,16 @@ import dataclasses
 import pathlib
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 import mrsa_jax as mj
 from mrsa_jax import study
+from mrsa_jax.attacks._attribute import Attribute
 from mrsa_jax.cli import main
+from mrsa_jax.study._progress import Silent
 from mrsa_jax.study.attack._membership import _pairs
 from mrsa_jax.study.attack._recorded import RecordedRun
 from mrsa_jax.study.kinds import attacks
@@ -231,17 +234,112 @@ def test_a_class_that_clients_hold_shows_in_the_sums_of_a_run(
     assert max(row["auc"] for row in found.summary) > 0.8
 
 
+@pytest.fixture(scope="module")
+def noisy(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
+    """A run whose sums have noise of deviation .8 x .5; each digit is with two clients."""
+    folder = tmp_path_factory.mktemp("runs") / "noisy"
+    _trained(folder, (20, 3), 14, "shards", noise_multiplier=0.8, clip_norm=0.5)
+    return folder
+
+
+_NOISE = "The sums of this run have noise"
+
+
+@pytest.mark.long
+def test_the_noise_of_a_run_reaches_those_who_score_its_sums(
+    noisy: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    attack, seen = Attribute, []
+    real = attack.run
+
+    def watched(self: Any, key: Any, view: Any) -> Any:
+        seen.append((self.trainer, view))
+        return real(self, key, view)
+
+    monkeypatch.setattr(attack, "run", watched)
+    more = {"num_shadows": 40, "target_class": 3, "estimators": ("joint",)}
+    report = study.run(_settings("attribute", noisy, **more))
+    ((trainer, view),) = seen
+    # of 14 x 650 entries, to two deviations; the lattice's rounding is far below
+    assert view.sum_noise == pytest.approx(0.8 * 0.5, rel=2 / np.sqrt(2 * 14 * 650))
+    assert _NOISE in " ".join(report.sentences)
+    # shadow clients clip their updates as clients do, to .5
+    recorded = RecordedRun.read(noisy)
+    rows = recorded.clients.indices[0]
+    samples = recorded.clients.inputs[rows], recorded.clients.labels[rows]
+    arguments = jax.random.key(0), recorded.start, *samples, recorded.clients.sizes[0]
+    lengths = [
+        float(jnp.linalg.norm(each.update(*arguments)))
+        for each in (trainer, recorded.trainer)
+    ]
+    assert lengths[0] == pytest.approx(0.5, rel=1e-5)
+    assert lengths[1] > 0.6
+
+
+@pytest.mark.long
+def test_the_noise_of_a_run_is_in_the_predicted_error(
+    noisy: pathlib.Path, run: pathlib.Path
+) -> None:
+    """An estimate is E times the sums: noise adds s^2 d |E_i|^2 to its squared error."""
+    history = _history(noisy)[_history(noisy).any(axis=1)]
+    summed = RecordedRun.read(noisy).summed(Silent())
+    squares = np.square(np.linalg.pinv(history.astype(float))).sum(axis=1)
+    ratio = 0.4**2 / np.square(summed.sent[history.any(axis=0)]).mean()
+    report = study.run(_settings("least-squares", noisy))
+    without = mj.attacks.predicted_error(history)
+    predicted = np.asarray([row["predicted_error"] for row in report.scores])
+    np.testing.assert_allclose(predicted, without + ratio * squares, rtol=0.04)
+    # nearly all of the error is noise, and clients' updates have about one length
+    row = report.summary[0]
+    assert row["mean_error"] == pytest.approx(predicted.mean(), rel=0.25)
+    assert np.linalg.norm(summed.sent, axis=1).max() <= 0.5
+    words = " ".join(report.sentences)
+    assert "exposed apart from the noise in the sums" in words
+    assert "never change with this noise" in words
+    assert "noise" not in " ".join(study.run(_settings("least-squares", run)).sentences)
+
+
+@pytest.mark.long
+def test_a_test_of_shifts_is_given_the_noise_of_a_run(noisy: pathlib.Path) -> None:
+    settings = _settings("distinguish", noisy, others=("gaussian",), trials=20)
+    with pytest.raises(ConfigurationError, match=r"must be set for a run with noise"):
+        study.run(settings)
+    report = study.run(dataclasses.replace(settings, noise=100.0))
+    assert _NOISE in " ".join(report.sentences)
+
+
+@pytest.mark.parametrize("graph", ["complete", "erdos_renyi"])
+def test_a_run_with_several_sums_per_round_has_no_history_of_sums(
+    graph: str, tmp_path: pathlib.Path
+) -> None:
+    config = study.TrainConfig(scheme="batch_partitioning:2")
+    if graph == "complete":
+        config = dataclasses.replace(config, hetero=study.SegmentConfig(segments="sc"))
+    else:
+        protocol = study.ProtocolConfig(graph=graph, connection_probability=0.4)
+        config = dataclasses.replace(config, protocol=protocol)
+    (tmp_path / "config.toml").write_text(study.to_toml(config))
+    (tmp_path / "results.zarr").mkdir()
+    np.save(tmp_path / "f.npy", np.ones((2, 2)))
+    rule = "`run` must be of one sum per round"
+    for settings in (
+        _settings("distinguish", tmp_path, others=("gaussian",)),
+        _settings("least-squares", tmp_path, aggregates=tmp_path / "f.npy"),
+    ):
+        with pytest.raises(ConfigurationError, match=rule):
+            study.run(settings)
+
+
 @pytest.mark.long
 def test_canaries_are_of_the_noise_of_a_run(
-    run: pathlib.Path, tmp_path: pathlib.Path
+    run: pathlib.Path, noisy: pathlib.Path
 ) -> None:
     with pytest.raises(ConfigurationError, match="`run` must be of a run with noise"):
         study.run(_settings("canaries", run))
-    noisy = _trained(tmp_path / "noisy", noise_multiplier=0.8, clip_norm=0.5)
-    settings = _settings("canaries", noisy.out, others=("known",), trials=40)
+    settings = _settings("canaries", noisy, others=("known",), trials=40)
     mechanism = mj.dp.ring_mechanism(
         "skellam", 0.8, 0.5, dim=650, num_clients=3, modulus_bits=32
     )
-    ledger = mj.dp.ledger(_history(noisy.out), mechanism=mechanism)
+    ledger = mj.dp.ledger(_history(noisy), mechanism=mechanism)
     for row in study.run(settings).summary:
         assert row["ledger_mu"] == pytest.approx(ledger.mu[row["client"]])

@@ -51,6 +51,11 @@ def log(tmp_path: pathlib.Path) -> pathlib.Path:
             "`effort` must be a finite number of at least 0; got -1.0",
         ),
         (
+            ["--wait"],
+            "`wait` must not be set with --once, which waits for nothing; got True",
+        ),
+        (["--poll", "2"], "`poll` must not be set with --once, which waits for"),
+        (
             ["--out", "nowhere/state"],
             "`out` must lie in an existing folder; got 'nowhere/state'",
         ),
@@ -116,7 +121,7 @@ def test_a_log_that_is_not_there_is_an_error_at_once(
 ) -> None:
     """A misspelt name was waited for, for ever and in silence."""
     path = tmp_path / "typo.jsonl"
-    for words in ([], ["--keep-going"], ["--json"], ["--once", "--wait"]):
+    for words in ([], ["--keep-going"], ["--json"], ["--once"]):
         assert main(["watch", str(path), *words]) == 2
         said = " ".join(capsys.readouterr().err.split())
         more = (

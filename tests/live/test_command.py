@@ -272,6 +272,16 @@ def test_streams_that_fail_end_in_a_sentence(
     assert message in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("words", ["--wait", "--poll 2"])
+def test_once_waits_for_nothing(
+    words: str, log: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["watch", str(log), "--once", *words.split()]) == 2
+    flag = words.split()[0][2:]
+    told = f"`{flag}` must not be set with --once, which waits for nothing"
+    assert told in capsys.readouterr().err
+
+
 def test_names_are_printed_where_only_ascii_is(
     tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

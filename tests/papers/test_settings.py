@@ -256,6 +256,9 @@ def test_a_sweep_takes_an_item(tmp_path: pathlib.Path) -> None:
     results = mj.study.sweep(tmp_path / "items.toml")
     assert results["done"].all()
     assert main(["report", str(tmp_path / "out")]) == 0
+    page = (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
+    assert "What the item found at each point" in page
+    assert page.count(">other settings<") == 2
     found = mj.study.open_study(tmp_path / "out")
     assert found["verdict"].isel(claim=slice(3)).values[1].tolist() == [
         "reproduced",

@@ -11,6 +11,7 @@ import jax
 import pytest
 
 from mrsa_jax import ConfigurationError, selection
+from mrsa_jax.selection.registry import ROWS
 from mrsa_jax.study import (
     AggregationConfig,
     DataConfig,
@@ -557,3 +558,19 @@ def test_schemes_of_one_study_have_seeds_of_their_own() -> None:
     assert len(seeds) == 5
     shown = dataclasses.replace(config, json=True, overwrite=True)
     assert secret_seed(config) == secret_seed(shown)
+
+
+def test_an_error_in_a_users_scheme_is_told_of_that_scheme() -> None:
+    """It called `batch_partitioning`, whose T is no setting of the study."""
+    selection.register(
+        "blocks_of_five", lambda n, k: selection.batch_partitioning(n, k, 5)
+    )
+    try:
+        config = SimulateConfig(schemes=("blocks_of_five",))
+        with pytest.raises(ConfigurationError) as caught:
+            validate(config)
+    finally:
+        del ROWS["blocks_of_five"]
+    rule = "`schemes` must be possible: the factory of blocks_of_five raised: 'cohort_"
+    assert rule in str(caught.value)
+    assert "the privacy target of" not in str(caught.value)

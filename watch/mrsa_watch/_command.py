@@ -116,6 +116,7 @@ _NUMBER: dict[str, Any] = {"type": int}
 _REAL: dict[str, Any] = {"type": float}
 _PATH: dict[str, Any] = {"type": user_path}
 _SWITCH: dict[str, Any] = {"action": "store_true"}
+_POLL = 0.5  # seconds between two looks at a log
 # flags of commands: name, kind, text of its help, what stands for its value, default
 _LOG = ("log", _PATH, "participation log in JSON Lines")
 _BARS = (
@@ -161,7 +162,7 @@ _WATCH = (
     ("--once", _SWITCH, "stop at the end of the file"),
     ("--wait", _SWITCH, "wait for a log that does not exist yet"),
     ("--keep-going", _SWITCH, "continue after a breach"),
-    ("--poll", _REAL, "seconds between two looks at the log", "SECONDS", 0.5),
+    ("--poll", _REAL, "seconds between two looks at the log", "SECONDS", _POLL),
     ("--out", _PATH, "keep one line of JSON per sum, each once", "FILE"),
     ("--metrics", _PATH, "keep the latest values in Prometheus's text format", "FILE"),
     _JSON,
@@ -320,13 +321,14 @@ def _watch(chosen: Any) -> int:
     from mrsa_watch._watch import print_sums
 
     updates = checked_updates(chosen.memory, chosen.share)
-    may_wait = chosen.wait and not chosen.once
-    rule = (
-        "must be a participation log that is there "
-        "(--wait waits for one that is not there yet)"
-    )
-    require(chosen.log.exists() or may_wait, "log", rule, str(chosen.log))
     require(chosen.poll > 0, "poll", "must be positive", chosen.poll)
+    if chosen.once:
+        rule = "must not be set with --once, which waits for nothing"
+        require(not chosen.wait, "wait", rule, chosen.wait)
+        require(chosen.poll == _POLL, "poll", rule, chosen.poll)
+    more = "" if chosen.once else " (--wait waits for one that is not there yet)"
+    rule = f"must be a participation log that is there{more}"
+    require(chosen.log.exists() or chosen.wait, "log", rule, str(chosen.log))
     _warn_if_slow()
     is_below = print_sums(
         chosen.log,

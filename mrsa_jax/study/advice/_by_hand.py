@@ -185,7 +185,7 @@ def shown(values: Mapping[str, Any]) -> Shown:
             f"{number(state.cardinality)} clients per round on average, "
             f"{empty} of {len(state.history)} rounds without one",
         ),
-        ("fairness gap F", number(state.fairness_gap)),
+        ("fairness gap F (one history)", number(state.fairness_gap)),
         ("advise", state.advice),
     ]
     content = (

@@ -25,7 +25,7 @@ from mrsa_jax.study.attack._recorded import RecordedRun, bytes_to_repeat, settin
 from mrsa_jax.study.attacks_on_sums import AttributeConfig
 from mrsa_jax.study.publishing._assets import text_of
 from mrsa_jax.study.settings._parts import build, load_data
-from mrsa_jax.study.stores._store import measured_drift
+from mrsa_jax.study.stores._store import measured_drift, measured_spread
 from mrsa_watch._base.errors import ConfigurationError, require
 
 _RATES = (0.01, 0.1)  # of false positives
@@ -141,20 +141,25 @@ def _attack_run(
         run.dataset.num_classes,
     )
     view = AttributeView(
-        history, sums, models.astype(np.float32), shadows, shadows_have
+        history,
+        sums,
+        models.astype(np.float32),
+        shadows,
+        shadows_have,
+        summed.sum_noise,
     )
     assert config.run is not None
     tested = federated.evaluate(
         run.model, on_device(models[-1] + steps[-1], jnp.float32), inputs, labels
     )
     accuracy = float(tested.accuracy)
-    drift = _measured(config.run)
-    scene = _Scene(view, has_attribute, run.trainer, drift, accuracy)
+    drift, trainer = _measured(config.run), run.of_shadows
+    scene = _Scene(view, has_attribute, trainer, drift, accuracy)
     prevalence = float(has_attribute.mean())
     results: dict[Any, list[_Result]] = {}
     progress.stage(run.label, len(config.estimators))
     for method in config.estimators:
-        attack = attacks.attribute(run.trainer, prevalence=prevalence, method=method)
+        attack = attacks.attribute(trainer, prevalence=prevalence, method=method)
         scores = attack.run(_stage.stream(config, Stream.ATTACK), view)
         results[method] = [_Result(attack, scene, scores)]
         progress.update(len(results), len(config.estimators))
@@ -174,20 +179,17 @@ def _held(run: RecordedRun, target: int) -> np.ndarray:
 def _measured(folder: pathlib.Path) -> _Memory:
     """Return how updates drifted, as the run measured them; NaN if it did not."""
     try:
-        return _Memory(*measured_drift(folder))
+        return _Memory(*measured_drift(folder), measured_spread(folder))
     except ConfigurationError:
-        return _Memory(float("nan"), float("nan"))
+        return _Memory(float("nan"), float("nan"), float("nan"))
 
 
 class _Memory(NamedTuple):
-    """How updates drift: their memory, and the share that has it.
-
-    The spread is the unit of noise, of which the sums of a run have none.
-    """
+    """How updates drift: their memory, the share that has it, and their spread."""
 
     memory: float
     lasting: float
-    spread: float = 1.0
+    spread: float
 
 
 def _hidden_words(scheme: str, rows: list[dict[str, Any]]) -> list[str]:

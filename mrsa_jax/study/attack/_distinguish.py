@@ -6,6 +6,7 @@ How often the best test is right, and the formula.
 from __future__ import annotations
 
 import functools
+import pathlib
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -24,10 +25,11 @@ from mrsa_jax._core.streams import Stream, fold
 from mrsa_jax.study._findings import AttackFindings
 from mrsa_jax.study._progress import Progress
 from mrsa_jax.study.attack import _stage
-from mrsa_jax.study.attack._recorded import labelled_history, settings_of
+from mrsa_jax.study.attack._recorded import labelled_history, noise_of, settings_of
 from mrsa_jax.study.attacks_on_sums import DistinguishConfig
 from mrsa_jax.study.publishing._assets import text_of
 from mrsa_jax.study.settings._parts import build, load_data
+from mrsa_jax.study.stores._store import measured_spread
 from mrsa_watch._base.errors import require
 
 _Scores = tuple[np.ndarray, np.ndarray]
@@ -89,9 +91,29 @@ def run(config: DistinguishConfig, report: AttackFindings, progress: Progress) -
 def _histories(config: DistinguishConfig) -> Iterator[tuple[str, np.ndarray]]:
     """Go through the histories that are attacked: a recorded run's, or simulated."""
     if config.run is not None:
-        yield labelled_history(config.run)
+        labelled = labelled_history(config.run)
+        _check_noise(config, config.run)
+        yield labelled
     else:
         yield from config.histories(config.warm_up + config.rounds)
+
+
+def _check_noise(config: DistinguishConfig, folder: pathlib.Path) -> None:
+    """Refuse to take the sums of a run with noise for sums without."""
+    noise = noise_of(folder)
+    if noise == 0 or config.noise > 0:
+        return
+    spread = measured_spread(folder)
+    known = (
+        f"{(noise / spread) ** 2:.3g} as measured"
+        if spread > 0
+        else "a training with --measure-drift measures the spread"
+    )
+    rule = (
+        f"must be set for a run with noise: {noise:.3g}**2 over the squared spread of "
+        f"an update's entries ({known})"
+    )
+    require(False, "noise", rule, config.noise)
 
 
 def client_of(figures: np.ndarray, name: str) -> int:

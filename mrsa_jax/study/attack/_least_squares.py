@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import math
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -15,8 +17,9 @@ from mrsa_jax.study._progress import Progress
 from mrsa_jax.study.attack import _stage
 from mrsa_jax.study.attack._recorded import (
     RecordedRun,
+    history_of_sums,
+    noise_of,
     settings_of,
-    stored_history,
 )
 from mrsa_jax.study.attack._stage import rows_of
 from mrsa_jax.study.attacks_on_sums import LeastSquaresConfig
@@ -28,6 +31,7 @@ from mrsa_watch._base.errors import require
 _LEVELS, _CLIP = 2**16, 1.0
 # an update is called recovered below this error, as in Multi-RoundSecAgg's Fig. 9
 FOUND = 0.05
+_SLIGHT = 1e-4  # noise in a sum that no prediction heeds, relative to an update
 _OWN = 1e-6  # variance of a client that no other shares, relative to the mean
 # a prediction further from what is attained than this is called none
 _NEAR_SHARE, _NEAR_CLIENTS = 0.05, 0.9
@@ -47,6 +51,8 @@ class _Sums:
     change: np.ndarray | None = None
     parameters: np.ndarray | None = None
     """The model after the last round, where its training was repeated."""
+    sum_noise: float = 0.0
+    """Standard deviation of noise and rounding in an entry of a sum."""
 
     @classmethod
     def of(cls, label: str, summed: Any, memory: float | None) -> _Sums:
@@ -59,7 +65,24 @@ class _Sums:
             truth,
             summed.change,
             summed.parameters,
+            summed.sum_noise,
         )
+
+    def noise_ratio(self) -> float:
+        """Return the variance of a sum's noise, over an update's mean squared entry.
+
+        It is 0 if it is too small for predictions to heed, as plain rounding is.
+        """
+        if self.sum_noise == 0.0:
+            return 0.0
+        # unknown to whoever gives sums without updates
+        sent = np.nan if self.truth is None else np.square(self.truth[self._members])
+        ratio = self.sum_noise**2 / max(float(np.mean(sent)), 1e-300)
+        return 0.0 if ratio < _SLIGHT else ratio
+
+    @property
+    def _members(self) -> np.ndarray:
+        return np.asarray(np.asarray(self.participation).astype(bool).any(axis=0))
 
 
 def run(config: LeastSquaresConfig, report: AttackFindings, progress: Progress) -> None:
@@ -72,19 +95,25 @@ def run(config: LeastSquaresConfig, report: AttackFindings, progress: Progress) 
         memory=config.memory,
         share=config.share,
     )
+    ratios = []
+    for sums in _attacked(config, progress):
+        ratios.append(_score_sums(config, report, attack, sums))
+    report.sentences += _least_squares_words(config, report, ratios)
+
+
+def _attacked(config: LeastSquaresConfig, progress: Progress) -> Iterator[_Sums]:
+    """Go through what is attacked: a user's files, a run, or simulated rounds."""
     if config.aggregates is not None:
-        _score_sums(config, report, attack, _from_files(config))
+        yield _from_files(config)
     elif config.run is not None:
         run = RecordedRun.read(config.run)
         summed = run.summed(progress, config.window)
-        _score_sums(config, report, attack, _Sums.of(run.label, summed, config.memory))
+        yield _Sums.of(run.label, summed, config.memory)
     else:
         scene = _build.build_clients(config.seed, config, config.num_clients)
         rounds = config.warm_up + config.rounds
         for label, history in config.histories(rounds, scene[1]):
-            sums = _simulated(config, scene, label, history, progress)
-            _score_sums(config, report, attack, sums)
-    report.sentences += _least_squares_words(config, report)
+            yield _simulated(config, scene, label, history, progress)
 
 
 def is_single(config: LeastSquaresConfig) -> bool:
@@ -130,8 +159,9 @@ def _simulated(
 def _from_files(config: LeastSquaresConfig) -> _Sums:
     assert config.aggregates is not None
     sums = _stage.read_array(config.aggregates, "aggregates")
+    noise = 0.0
     if config.run is not None:
-        history = stored_history(config.run)
+        history, noise = history_of_sums(config.run), noise_of(config.run)
         # sums may be given with or without rounds that have none
         learnt = history[history.any(axis=1)]
         history = history if len(sums) == len(history) else learnt
@@ -141,7 +171,7 @@ def _from_files(config: LeastSquaresConfig) -> _Sums:
     truth = (
         None if config.updates is None else _stage.read_array(config.updates, "updates")
     )
-    return _Sums(config.aggregates.name, history, sums, truth)
+    return _Sums(config.aggregates.name, history, sums, truth, sum_noise=noise)
 
 
 def _score_sums(
@@ -149,8 +179,8 @@ def _score_sums(
     report: AttackFindings,
     attack: attacks.LeastSquares,
     sums: _Sums,
-) -> None:
-    """Solve one system, and add its rows to the report."""
+) -> float:
+    """Solve one system, add its rows to the report, and return its noise ratio."""
     history, values = sums.participation, sums.aggregates
     history = np.asarray(as_integers(history, "participation", min_ndim=1))
     rule = "must be [rounds, clients]"
@@ -176,6 +206,10 @@ def _score_sums(
     predicted = attacks.predicted_error(
         history, noise=config.noise, memory=config.memory, share=config.share
     )
+    ratio = sums.noise_ratio()
+    if ratio > 0:
+        # an estimate is a matrix times the sums, whose noise is independent
+        predicted += ratio * np.square(attack.estimator(history)).sum(axis=1)
     error = np.full(history.shape[1], np.nan)
     if sums.truth is not None:
         error = attacks.streamed_errors(history, values, sums.truth, attack=attack)
@@ -196,6 +230,7 @@ def _score_sums(
         exposed_in_sum=np.where(exposed >= 0, exposed + 1, None),  # type: ignore[call-overload]
     )
     report.summary.append(_sums_summary(sums, history, error, predicted, exposed))
+    return ratio
 
 
 def _unlike(
@@ -205,7 +240,7 @@ def _unlike(
 
     The last of them is also attained, by the best linear estimate of such a server.
     """
-    is_plain = config.noise == config.ridge == 0
+    is_plain = config.noise == config.ridge == sums.noise_ratio() == 0
     took_part = np.atleast_1d(np.asarray(history).astype(bool).any(axis=0))
     if sums.truth is None or not is_plain or took_part.sum() < 2:
         return {}
@@ -321,16 +356,18 @@ def _sums_summary(
 
 
 def _least_squares_words(
-    config: LeastSquaresConfig, report: AttackFindings
+    config: LeastSquaresConfig, report: AttackFindings, ratios: list[float]
 ) -> list[str]:
     words, frozen = [], " if updates never changed" * config.frozen
     is_drifting = config.memory is not None
-    expected = f"unrelated updates that {'drift so' if is_drifting else 'never change'}"
-    for row in report.summary:
+    alike = f"unrelated updates that {'drift so' if is_drifting else 'never change'}"
+    for row, ratio in zip(report.summary, ratios, strict=True):
         start = (
             f"{row['scheme']}: {row['exposed']} of {row['clients']} clients are "
-            "exposed, "
+            f"exposed{' apart from the noise in the sums' * (ratio != 0)}, "
         )
+        expected = alike + " with this noise" * (ratio > 0)
+        expected += " in sums without noise" * math.isnan(ratio)
         predicted = _digits(row["predicted_error"])
         # what exposes a client tells its updates only if these never change
         if is_drifting:

@@ -173,7 +173,8 @@ def _last_round(
     step = np.asarray(summed.view.aggregates[-1]) / len(members)
     schedule = build_rate_schedule(run.settings.training)
     factor = 1.0 if schedule is None else schedule(int(summed.rounds[-1]))
-    trainer = run.trainer if schedule is None else run.trainer.scaled(factor)
+    trainer = run.of_shadows
+    trainer = trainer if schedule is None else trainer.scaled(factor)
     return (after - step).astype(np.float32), after, members, trainer
 
 

@@ -6,12 +6,15 @@ import dataclasses
 import pathlib
 from typing import Any
 
+import jax.numpy as jnp
 import numpy as np
 
 from mrsa_jax import attacks, data, federated
+from mrsa_jax._core.pytrees import pytree
 from mrsa_jax._core.round_rules import with_weights
 from mrsa_jax.study._progress import Progress
 from mrsa_jax.study.attack import _stage
+from mrsa_jax.study.publishing._assets import text_of
 from mrsa_jax.study.runs import _build
 from mrsa_jax.study.settings._config import TrainConfig, parse_scheme, secret_seed
 from mrsa_jax.study.settings._load import load_config
@@ -66,6 +69,12 @@ class RecordedRun:
         """Return how its clients train."""
         return _build.build_trainer(self.settings.training, self.model)
 
+    @property
+    def of_shadows(self) -> Any:
+        """Return how shadow clients train: they clip their updates as clients do."""
+        norm = self.settings.aggregation.clip_norm
+        return self.trainer if norm is None else _Clipped(self.trainer, norm)
+
     def summed(self, progress: Progress, window: int | None = None) -> Any:
         """Repeat the rounds, as the store does not keep the sums.
 
@@ -97,6 +106,28 @@ class RecordedRun:
             rate_schedule=_build.build_rate_schedule(settings.training),
             progress=progress.update,
         )
+
+
+@pytree
+class _Clipped:
+    """Local training whose update is shortened to a norm.
+
+    Attributes:
+        trainer: Local training.
+        norm: The largest length of an update.
+    """
+
+    trainer: Any
+    norm: Any
+
+    def update(self, *of_client: Any) -> Any:
+        """Return an update; arguments as of the trainer."""
+        moved = self.trainer.update(*of_client)
+        return moved * (self.norm / jnp.maximum(jnp.linalg.norm(moved), self.norm))
+
+    def scaled(self, factor: float) -> _Clipped:
+        """Return it with another learning rate."""
+        return _Clipped(self.trainer.scaled(factor), self.norm)
 
 
 def check_pixels(data: Any, argument: str) -> None:
@@ -161,16 +192,48 @@ def stored_history(folder: pathlib.Path) -> np.ndarray:
     )
 
 
+def history_of_sums(folder: pathlib.Path) -> np.ndarray:
+    """Return who was in each sum of a run, one for each round.
+
+    Raises:
+        ConfigurationError: If it is no run, or a round has several sums.
+    """
+    run = settings_of(folder)
+    rule = (
+        "must be of one sum per round: a round has several with segments, and with a "
+        "graph that can become disconnected"
+    )
+    is_one = run.hetero.is_plain and _build.is_connected(run.protocol)
+    require(is_one, "run", rule, str(folder))
+    return stored_history(folder)
+
+
 def labelled_history(folder: pathlib.Path) -> tuple[str, np.ndarray]:
     """Return the label of a run's scheme, and who was in each round's sum.
 
     Raises:
-        ConfigurationError: If it is no run, or its sums have weights.
+        ConfigurationError: If it is no run, a round has several sums, or they have
+            weights.
     """
-    history = stored_history(folder)
+    history = history_of_sums(folder)
     rule = "must be of sums without weights"
     require(history.dtype == np.bool_, "run", rule, str(folder))
     return parse_scheme(settings_of(folder).scheme).label, history
+
+
+def noise_of(folder: pathlib.Path) -> float:
+    """Return the standard deviation of the noise in a sum of a run without losses.
+
+    It is 0 without noise; the part of a client is one in the cohort's clients.
+    """
+    sums = settings_of(folder).aggregation
+    return sums.noise_multiplier * float(sums.clip_norm or 0.0)
+
+
+def noise_words(folder: pathlib.Path) -> list[str]:
+    """Report the noise in the sums of a run, if it has any."""
+    noise = noise_of(folder)
+    return [text_of("noise_of_run").format(noise=noise)] if noise > 0 else []
 
 
 def _not_repeated(trained: TrainConfig) -> list[str]:

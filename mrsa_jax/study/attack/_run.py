@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mrsa_jax._core.memory import memory_words
-from mrsa_jax.study._attack_rows import AttackSettings
+from mrsa_jax.study._attack_rows import AttackSettings, OfRun
 from mrsa_jax.study._findings import AttackFindings
 from mrsa_jax.study._progress import Progress, Silent, note
+from mrsa_jax.study.attack._recorded import noise_words
 from mrsa_jax.study.kinds import attack_of
 from mrsa_jax.study.publishing._plots import attack_charts, save_charts
 from mrsa_jax.study.settings._config import studied
@@ -47,6 +48,8 @@ def attack(
     row = attack_of(config)
     findings.title = row.does
     row.run(config, findings, progress)
+    if isinstance(config, OfRun) and config.run is not None:
+        findings.sentences += noise_words(config.run)
     findings.figures |= attack_charts(findings.summary, findings.scores)
 
 

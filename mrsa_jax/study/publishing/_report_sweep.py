@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -239,6 +239,8 @@ def sweep_page(manifest: Mapping[str, Any], results: xr.Dataset) -> str:
     axes = config.get("axes", ())
     swept = str(manifest.get("swept", ""))
     parts, series = _measured(results, table) if len(table) else ([], [])
+    if "claim_text" in results:
+        parts.append(Section("Claims", _claims(results)))
     said = _points.sweep_sentences(results) + best_sentences(results)
     findings = Section("Findings", _page.paragraphs(said))
     sizes = " x ".join(
@@ -251,6 +253,29 @@ def sweep_page(manifest: Mapping[str, Any], results: xr.Dataset) -> str:
         settings=_settings(swept, config.get("base", config), axes),
         series=series,
     )
+
+
+def _claims(results: xr.Dataset) -> str:
+    """Return a table of the claims of a paper's item at each of its points."""
+    axes = list(_points.axes_of(results))
+    names = ("claim_text", "ours", "verdict")
+    values = [results[name].transpose(*axes, "claim").to_numpy() for name in names]
+    rows = [
+        (*_places(results, axes, place[:-1]), *(str(each[place]) for each in values))
+        for place in np.ndindex(values[0].shape)
+        if values[0][place]
+    ]
+    headings = [*(axis.replace("_", " ") for axis in axes), "Claim", "Ours", "Verdict"]
+    caption = "What the item found at each point"
+    return _page.data_table(headings, rows, caption, where="in the results")
+
+
+def _places(
+    results: xr.Dataset, axes: Sequence[str], place: Sequence[int]
+) -> Iterator[str]:
+    """Go through the values of the axes at a cell."""
+    for axis, index in zip(axes, place, strict=True):
+        yield str(results[axis].to_numpy()[index] if axis in results else index)
 
 
 def _settings(

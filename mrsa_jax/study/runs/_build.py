@@ -169,11 +169,9 @@ def guaranteed_privacy(
     # a lost client leaves a sum that the selector did not choose
     if loses and protocol.split_policy != "abort":
         stated = 1
-    graph = Graph.parse(protocol.graph)
-    numbers = graph.parameters or (protocol.degree or 0,)
-    is_whole = graph.row.is_complete or (graph.row.is_connected(*numbers) and not loses)
     if protocol.whole_blocks:
         return block
+    is_whole = is_connected(protocol, loses=loses)
     if not is_whole or (loses and protocol.split_policy == "ignore"):
         return 1
     if segments is None or segments.is_plain or k is None:
@@ -182,6 +180,17 @@ def guaranteed_privacy(
     # each subgroup of a group must hold whole blocks too
     holds = all(size % (cut * block) == 0 for size, cut in columns)
     return block if holds else 1
+
+
+def is_connected(protocol: ProtocolConfig, *, loses: bool = False) -> bool:
+    """Return whether a round's graph stays connected, so that it has one sum.
+
+    `loses`: as in `guaranteed_privacy`.
+    """
+    graph = Graph.parse(protocol.graph)
+    numbers = graph.parameters or (protocol.degree or 0,)
+    loses = loses or protocol.step_dropout_rate > 0
+    return graph.row.is_complete or (graph.row.is_connected(*numbers) and not loses)
 
 
 def build_selector(scheme: Scheme, population: PopulationConfig) -> selection.Selector:

@@ -12,6 +12,7 @@ import dataclasses
 import datetime
 import functools
 import json
+import math
 import os
 import pathlib
 import platform
@@ -253,3 +254,11 @@ def measured_drift(folder: pathlib.Path) -> tuple[float, float]:
     # nan: trainings that could not measure it
     memory, share = (float(np.nanmax(values)) for values in measured)
     return memory, share
+
+
+def measured_spread(folder: pathlib.Path) -> float:
+    """Return the spread of updates, as a run measured it; nan if it did not."""
+    results = open_results(folder)
+    if "update_spread" not in results:
+        return math.nan
+    return float(np.ravel(results["update_spread"].values)[0])
