@@ -50,6 +50,7 @@ from mrsa_watch._base.errors import DataNotFoundError, StoreError, require, writ
 
 # What is left is estimated from what each item usually takes, scaled by how this
 # machine did.
+_TIMED_SECONDS = 10.0  # of rounds, before an item's time is shown on a line that stays
 
 
 class Overall:
@@ -163,9 +164,10 @@ class Overall:
         if self._timed and now - self._noted > 1:
             self._noted = now
             self._note_time()
-            if not self._is_said:
+            left = self._own_seconds_left()
+            # the very first rounds are slower
+            if not self._is_said and self._seconds > _TIMED_SECONDS:
                 self._is_said = True
-                left = self._own_seconds_left()
                 if left is not None and self._target is not None:
                     name = ".".join(self._target)
                     self.say(f"{name}: about {duration(left)}, by its first rounds")

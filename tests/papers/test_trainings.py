@@ -269,3 +269,30 @@ def test_usual_times_are_of_the_data_and_settings_that_were_timed() -> None:
             assert (usual_seconds(target, elsewhere) is None) == row.trains
     own = with_settings(ReproduceConfig(("multiround.fig4b",)), {"num_trials": 7})
     assert usual_seconds(("multiround", "fig4b"), own) is None
+
+
+@pytest.mark.parametrize("rates", [(0.1,), (0.1, 0.01)])
+def test_skipped_rounds_are_no_rounds_to_train(rates: tuple[float, ...]) -> None:
+    """Against rounds with a sum in histories of 400 rounds, all clients alike.
+
+    Equal rates, so that no assignment matters: each scheme has the expected share of
+    rounds, within five standard errors of a coin of 400 x 40 throws.
+    """
+    setting = dataclasses.replace(
+        BASE, rounds=400, dropout_rates=(0.3,), rates=rates, searched=(12, 6)
+    )
+    summed = sum(
+        float(
+            mj.selection.rollout_trials(
+                0, selector, mj.availability.independent(0.3), 400, 40
+            )
+            .any(axis=2)
+            .mean()
+        )
+        for selector in setting.schemes.values()
+    )
+    # two seeds, and the pilot's search of both rates
+    times = 2 + (len(rates) if len(rates) > 1 else 0)
+    expected = training.rounds_to_train([setting], 2)
+    assert expected == pytest.approx(400 * summed * times, rel=0.02)
+    assert expected < 0.9 * 400 * len(setting.schemes) * times
