@@ -389,8 +389,17 @@ def load(
     return _READERS[name](directory, key)
 
 
-def source_files(name: str, directory: str | os.PathLike[str]) -> list[pathlib.Path]:
-    """Return the files that a set is read from in a folder, those that are there."""
+def source_files(
+    name: str, directory: str | os.PathLike[str] | None
+) -> list[pathlib.Path]:
+    """Return the files that a set is read from, those that are there.
+
+    Args:
+        name: As `load` takes it; one of this package or of a user has none.
+        directory: Its folder; where `load` looks by itself if None.
+    """
+    if directory is None:
+        return _default_files(name)
     folder = pathlib.Path(directory).expanduser()
     if name == "idx":
         with contextlib.suppress(MrsaError):  # an error when it is read
@@ -409,8 +418,25 @@ def source_files(name: str, directory: str | os.PathLike[str]) -> list[pathlib.P
         with contextlib.suppress(MrsaError):
             return [path for _, path in face_files(folder)]
         return []
-    prepared = prepared_folder(name.removeprefix("tfds:"), folder)
-    files = [olivetti_file(folder)] if prepared is None else sorted(prepared.iterdir())
+    return _files_of(name, folder)
+
+
+def _default_files(name: str) -> list[pathlib.Path]:
+    """Return the files of a set that needs no folder."""
+    if name not in PREPARED and name != "olivetti" and not name.startswith("tfds:"):
+        return []
+    files = _files_of(name, None)
+    is_installed = name == "fashion_mnist" and FASHION_DIRECTORY.is_dir()
+    return files or (source_files("idx", FASHION_DIRECTORY) if is_installed else [])
+
+
+def _files_of(name: str, folder: pathlib.Path | None) -> list[pathlib.Path]:
+    """Return the files of a set that another package has prepared."""
+    if name == "olivetti":
+        files = [olivetti_file(folder)]
+    else:
+        prepared = prepared_folder(name.removeprefix("tfds:"), folder)
+        files = [] if prepared is None else sorted(prepared.iterdir())
     return [path for path in files if path.is_file()]
 
 
