@@ -484,7 +484,7 @@ def read_records(path: pathlib.Path) -> list[bytes]:
 
 def _masked_crcs(texts: Sequence[bytes]) -> np.ndarray:
     """Return the masked CRC-32C of each text, uint32; a byte of all texts at a time."""
-    # longest first, so that those that go on are the first ones
+    # longest first, so that texts with one more byte are the first ones
     order = sorted(range(len(texts)), key=lambda index: -len(texts[index]))
     lengths = np.array([len(texts[index]) for index in order], np.int64)
     ends = np.cumsum(lengths)
@@ -503,7 +503,7 @@ def _masked_crcs(texts: Sequence[bytes]) -> np.ndarray:
 
 def _crc_table() -> np.ndarray:
     """Return the CRC-32C of each byte (polynomial 0x82F63B78, reflected)."""
-    table = np.arange(256, dtype=np.uint32)
+    table: np.ndarray = np.arange(256, dtype=np.uint32)
     for _ in range(8):
         table = table >> 1 ^ np.where(table & 1, np.uint32(0x82F63B78), np.uint32(0))
     return table

@@ -114,11 +114,6 @@ class Kind:
         except ConfigurationError:
             return None
 
-    @property
-    def is_of_one_scheme(self) -> bool:
-        """Whether a point has one of the schemes that the command takes a list of."""
-        return hasattr(self.config, "schemes") and hasattr(self.settings, "scheme")
-
     def implied_axes(
         self, content: dict[str, Any], swept: Collection[str]
     ) -> dict[str, Any]:
@@ -131,7 +126,7 @@ class Kind:
         Raises:
             ConfigurationError: If schemes are set twice, or an axis is of lists of them.
         """
-        if not self.is_of_one_scheme:
+        if not hasattr(self.config, "schemes") or not hasattr(self.settings, "scheme"):
             return {}
         rule = "cannot be an axis, as a point has one scheme: set `scheme` instead"
         require("schemes" not in swept, "schemes", rule)
