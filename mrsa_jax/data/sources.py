@@ -141,6 +141,9 @@ def read_tfds(name: str, directory: str | os.PathLike[str] | None) -> Arrays:
     """
     folder = prepared_folder(name, directory)
     if folder is not None:
+        wanted, said = re.split("[/:]", name)[0], _stated_name(folder)
+        rule = f"must hold {wanted!r}; `name` in {folder}/dataset_info.json is"
+        require(said in (None, wanted), "directory", rule, said)
         files = [path for path in folder.iterdir() if path.is_file()]
         arrays = cached(f"tfds-{name}", folder, files, lambda: _decode(name, folder))
         return _remembered(name, arrays)
@@ -171,7 +174,7 @@ def prepared_formats(folder: pathlib.Path) -> tuple[str, ...]:
     A `dataset_info.json` that names none is of a time when there was one format.
     """
     try:
-        info = json.loads((folder / "dataset_info.json").read_text(encoding="utf-8"))
+        info = _described(folder)
         names = [
             info.get("fileFormat", _RECORDS),
             *info.get("alternativeFileFormats", ()),
@@ -179,6 +182,18 @@ def prepared_formats(folder: pathlib.Path) -> tuple[str, ...]:
     except (OSError, ValueError, AttributeError, TypeError):
         return ()
     return tuple(dict.fromkeys(str(name).lower() for name in names))
+
+
+def _described(folder: pathlib.Path) -> Any:
+    return json.loads((folder / "dataset_info.json").read_text(encoding="utf-8"))
+
+
+def _stated_name(folder: pathlib.Path) -> Any:
+    """Return the name that tensorflow-datasets gave a prepared set, None without one."""
+    try:
+        return _described(folder).get("name")
+    except (OSError, ValueError, AttributeError):
+        return None  # an error when it is read
 
 
 _RECORDS = "tfrecord"

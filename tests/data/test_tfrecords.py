@@ -63,6 +63,16 @@ def test_list_prepare_and_load_agree(toy: pathlib.Path) -> None:
     assert len(mj.data.prepare(plan).test_labels) == 3
 
 
+def test_a_renamed_folder_of_another_set_is_refused(toy: pathlib.Path) -> None:
+    """As if KMNIST's folder were called after MNIST, with and without a version."""
+    root = toy.parent.parent
+    (root / "toy").rename(root / "mnist")
+    for name in ("mnist", "tfds:mnist", "tfds:mnist:1.2.0"):
+        with pytest.raises(mj.ConfigurationError, match="must hold 'mnist'") as caught:
+            mj.data.load(name, directory=root)
+        assert str(caught.value).endswith("is; got 'toy'")
+
+
 @pytest.mark.parametrize("fmt", ["riegeli", "bagz"])
 def test_a_format_that_is_not_read_is_named_with_a_way_out(
     fmt: str, toy: pathlib.Path
