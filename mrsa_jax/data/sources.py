@@ -141,6 +141,9 @@ def read_tfds(name: str, directory: str | os.PathLike[str] | None) -> Arrays:
     """
     folder = prepared_folder(name, directory)
     if folder is not None:
+        wanted, said = re.split("[/:]", name)[0], _stated_name(folder)
+        rule = f"must hold {wanted!r}; `name` in {folder}/dataset_info.json is"
+        require(said in (None, wanted), "directory", rule, said)
         files = [path for path in folder.iterdir() if path.is_file()]
         arrays = cached(f"tfds-{name}", folder, files, lambda: _decode(name, folder))
         return _remembered(name, arrays)
@@ -171,7 +174,7 @@ def prepared_formats(folder: pathlib.Path) -> tuple[str, ...]:
     A `dataset_info.json` that names none is of a time when there was one format.
     """
     try:
-        info = json.loads((folder / "dataset_info.json").read_text(encoding="utf-8"))
+        info = _described(folder)
         names = [
             info.get("fileFormat", _RECORDS),
             *info.get("alternativeFileFormats", ()),
@@ -179,6 +182,18 @@ def prepared_formats(folder: pathlib.Path) -> tuple[str, ...]:
     except (OSError, ValueError, AttributeError, TypeError):
         return ()
     return tuple(dict.fromkeys(str(name).lower() for name in names))
+
+
+def _described(folder: pathlib.Path) -> Any:
+    return json.loads((folder / "dataset_info.json").read_text(encoding="utf-8"))
+
+
+def _stated_name(folder: pathlib.Path) -> Any:
+    """Return the name that tensorflow-datasets gave a prepared set, None without one."""
+    try:
+        return _described(folder).get("name")
+    except (OSError, ValueError, AttributeError):
+        return None  # an error when it is read
 
 
 _RECORDS = "tfrecord"
@@ -389,8 +404,17 @@ def load(
     return _READERS[name](directory, key)
 
 
-def source_files(name: str, directory: str | os.PathLike[str]) -> list[pathlib.Path]:
-    """Return the files that a set is read from in a folder, those that are there."""
+def source_files(
+    name: str, directory: str | os.PathLike[str] | None
+) -> list[pathlib.Path]:
+    """Return the files that a set is read from, those that are there.
+
+    Args:
+        name: As `load` takes it; one of this package or of a user has none.
+        directory: Its folder; where `load` looks by itself if None.
+    """
+    if directory is None:
+        return _default_files(name)
     folder = pathlib.Path(directory).expanduser()
     if name == "idx":
         with contextlib.suppress(MrsaError):  # an error when it is read
@@ -409,8 +433,25 @@ def source_files(name: str, directory: str | os.PathLike[str]) -> list[pathlib.P
         with contextlib.suppress(MrsaError):
             return [path for _, path in face_files(folder)]
         return []
-    prepared = prepared_folder(name.removeprefix("tfds:"), folder)
-    files = [olivetti_file(folder)] if prepared is None else sorted(prepared.iterdir())
+    return _files_of(name, folder)
+
+
+def _default_files(name: str) -> list[pathlib.Path]:
+    """Return the files of a set that needs no folder."""
+    if name not in PREPARED and name != "olivetti" and not name.startswith("tfds:"):
+        return []
+    files = _files_of(name, None)
+    is_installed = name == "fashion_mnist" and FASHION_DIRECTORY.is_dir()
+    return files or (source_files("idx", FASHION_DIRECTORY) if is_installed else [])
+
+
+def _files_of(name: str, folder: pathlib.Path | None) -> list[pathlib.Path]:
+    """Return the files of a set that another package has prepared."""
+    if name == "olivetti":
+        files = [olivetti_file(folder)]
+    else:
+        prepared = prepared_folder(name.removeprefix("tfds:"), folder)
+        files = [] if prepared is None else sorted(prepared.iterdir())
     return [path for path in files if path.is_file()]
 
 

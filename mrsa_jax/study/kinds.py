@@ -9,7 +9,7 @@ import dataclasses
 import importlib
 import pathlib
 import typing
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING, Any
 
 from mrsa_jax._core.papers import from_papers
@@ -114,11 +114,23 @@ class Kind:
         except ConfigurationError:
             return None
 
-    def implied_axes(self, content: dict[str, Any]) -> dict[str, Any]:
-        """Take `schemes` of a file's content as an axis if points have one scheme."""
+    def implied_axes(
+        self, content: dict[str, Any], swept: Collection[str]
+    ) -> dict[str, Any]:
+        """Take `schemes` of a file's content as an axis if points have one scheme.
+
+        Args:
+            content: Settings of the file that are no axes.
+            swept: Fields of its axes.
+
+        Raises:
+            ConfigurationError: If schemes are set twice, or an axis is of lists of them.
+        """
         if not hasattr(self.config, "schemes") or not hasattr(self.settings, "scheme"):
             return {}
-        if "scheme" in content:
+        rule = "cannot be an axis, as a point has one scheme: set `scheme` instead"
+        require("schemes" not in swept, "schemes", rule)
+        if "scheme" in content or "scheme" in swept:
             rule = "must not be set together with `scheme`"
             require("schemes" not in content, "schemes", rule)
             return {}

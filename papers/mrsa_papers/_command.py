@@ -23,7 +23,13 @@ from mrsa_jax.cli.console import (
 )
 from mrsa_jax.cli.tables import coloured, print_table
 from mrsa_papers._catalog import ITEMS, PAPERS
-from mrsa_papers._config import ReproduceConfig, check_targets, with_settings
+from mrsa_papers._config import (
+    ReproduceConfig,
+    Target,
+    check_targets,
+    runtime_of,
+    with_settings,
+)
 from mrsa_papers._kind import kind_of_item
 from mrsa_papers.harness._settings import fields_of, flag_of
 from mrsa_watch._base.errors import ConfigurationError, require
@@ -76,7 +82,7 @@ def run_reproduce(command: ReproduceCommand) -> int:
     chosen = {name: value for name, value in settings.items() if value is not None}
     config = with_settings(config, chosen)
     if command.list_items:
-        _list(targets, as_json=config.json)
+        _list(targets, config)
         return 0
     require(0 <= config.seed < 2**32, "seed", "must lie in [0, 2**32)", config.seed)
     use_compile_cache()
@@ -92,15 +98,22 @@ def run_reproduce(command: ReproduceCommand) -> int:
     return 0 if saved.is_as_expected else 1
 
 
-def _list(targets: Sequence[tuple[str, str]], *, as_json: bool) -> None:
-    items = [(f"{paper}.{name}", ITEMS[paper][name]) for paper, name in targets]
-    if as_json:
+def _list(targets: Sequence[Target], config: ReproduceConfig) -> None:
+    items = [
+        (
+            ".".join(target),
+            ITEMS[target[0]][target[1]],
+            runtime_of(target, config),
+        )
+        for target in targets
+    ]
+    if config.json:
         names = ("item", "title", "runtime", "trains", "data", "settings")
         rows = [
             (
                 name,
                 item.title,
-                item.runtime,
+                runtime,
                 item.trains,
                 item.data_words,
                 {
@@ -113,19 +126,19 @@ def _list(targets: Sequence[tuple[str, str]], *, as_json: bool) -> None:
                     for each in item.settings
                 },
             )
-            for name, item in items
+            for name, item, runtime in items
         ]
         print_json([dict(zip(names, row, strict=True)) for row in rows])
         return
     words = []
-    for name, item in items:
+    for name, item, runtime in items:
         trains = (
             f"yes, the paper on {item.data_words}"
             if item.data_words
             else "yes" * item.trains
         )
         settings = ", ".join(flag_of(each.name) for each in item.settings)
-        words.append((name, item.title, item.runtime, trains, settings))
+        words.append((name, item.title, runtime, trains, settings))
     _table(("Item", "What", "Full size takes", "Trains", "Settings"), words)
     _say("mrsa-jax reproduce ITEM --help explains the settings of an item")
 

@@ -210,3 +210,30 @@ def item_config(config: ReproduceConfig, target: Target) -> ReproduceConfig:
         out=config.out / "items" / name,
         json=False,
     )
+
+
+def usual_seconds(target: Target, config: ReproduceConfig) -> float | None:
+    """Return what an item usually takes, None for data or settings never timed.
+
+    Examples:
+        >>> usual_seconds(("multiround", "table3"), ReproduceConfig(dataset="cifar100"))
+    """
+    row = ITEMS[target[0]][target[1]]
+    is_timed = config.dataset == ReproduceConfig().dataset or not row.trains
+    if not is_timed or any(
+        value is not None for value in given_settings(config).values()
+    ):
+        return None
+    return float(row.fast_seconds if config.fast else row.seconds)
+
+
+def runtime_of(target: Target, config: ReproduceConfig) -> str:
+    """Return in words what an item's full size takes with these data and settings.
+
+    Examples:
+        >>> runtime_of(("multiround", "table3"), ReproduceConfig(dataset="cifar100"))
+        'not timed'
+    """
+    if usual_seconds(target, config) is None:
+        return "not timed"
+    return ITEMS[target[0]][target[1]].runtime

@@ -29,6 +29,7 @@ from mrsa_papers._config import (
     checked_settings,
     given_settings,
     item_config,
+    usual_seconds,
 )
 from mrsa_papers._folder import Made
 from mrsa_papers._summary import Standing, SummaryRow, judged, summary, verdicts
@@ -49,17 +50,21 @@ from mrsa_watch._base.errors import DataNotFoundError, StoreError, require, writ
 
 # What is left is estimated from what each item usually takes, scaled by how this
 # machine did.
+_TIMED_SECONDS = 10.0  # of rounds, before an item's time is shown on a line that stays
 
 
 class Overall:
     """Passes the progress of items on, and says how many are done and what is left."""
 
-    def __init__(self, progress: Progress, usual: Mapping[Target, float]) -> None:
+    def __init__(
+        self, progress: Progress, usual: Mapping[Target, float | None]
+    ) -> None:
         """Begin.
 
         Args:
             progress: Where everything is reported to.
-            usual: What each item to be made usually takes, in seconds.
+            usual: What each item to be made usually takes, in seconds; None for data or
+                settings on which it was never timed.
         """
         self._progress = progress
         self._usual = dict(usual)
@@ -70,46 +75,70 @@ class Overall:
         self._expected = self._trained = self._timed = 0
         self._seconds = 0.0  # that the timed rounds took
         if usual:
-            self.say(
-                f"{len(usual)} items to make, about {duration(sum(usual.values()))}"
-            )
+            timed = [seconds for seconds in usual.values() if seconds is not None]
+            words = f", about {duration(sum(timed))}" if timed else ""
+            if timed and len(timed) < len(usual):
+                words += f" for {len(timed)} of them"
+            items = "item" if len(usual) == 1 else "items"
+            self.say(f"{len(usual)} {items} to make{words}")
 
     def begin(self, target: Target) -> None:
         """Begin an item."""
         self._target, self._start = target, time.perf_counter()
         self._expected = self._trained = self._timed = 0
         self._seconds = 0.0
+        self._is_said = self._usual[target] is not None
 
     def end(self, words: str) -> None:
         """End the item, saying what became of it."""
         if self._target is None:
             return
         seconds = time.perf_counter() - self._start
-        self._took += seconds
         # items that are made leave `_usual`, which counts those to come
-        self._should_have_taken += self._usual.pop(self._target)
+        usual = self._usual.pop(self._target)
+        if usual is not None:
+            self._took += seconds
+            self._should_have_taken += usual
         name, done = ".".join(self._target), self._count - len(self._usual)
         self._target = None
-        rest = f"; about {duration(self.seconds_left())} left" if self._usual else ""
+        left = self.seconds_left() if self._usual else None
+        rest = "" if left is None else f"; about {duration(left)} left"
         self.say(
             f"{done} of {self._count} done: {name}, {words}, {seconds:.1f} s{rest}"
         )
 
-    def seconds_left(self) -> float:
-        """Estimate the seconds that the remaining items take."""
-        usual = 0.0 if self._target is None else self._usual[self._target]
-        # ten seconds on both sides damp the first items, which compile
-        ratio = (self._took + 10) / (self._should_have_taken + 10)  # at first as usual
+    def seconds_left(self) -> float | None:
+        """Estimate the seconds that the remaining items take.
+
+        Returns:
+            None while an item is left that nothing was timed of.
+        """
+        others = [usual for at, usual in self._usual.items() if at != self._target]
+        each = [usual for usual in others if usual is not None]
+        own = self._own_seconds_left()
+        if own is None or len(each) < len(others):
+            return None
+        return own + self._ratio() * sum(each)
+
+    def _own_seconds_left(self) -> float | None:
+        """Estimate what is left of the item in hand, 0 between items."""
+        if self._target is None:
+            return 0.0
         if self._timed and self._expected:
             # rounds that were timed say more of the item than the catalogue
             rounds = max(self._expected - self._trained, 0)
-            others = ratio * (sum(self._usual.values()) - usual)
-            return self._seconds / self._timed * rounds + others
-        gone = 0.0 if self._target is None else time.perf_counter() - self._start
-        # of the current item only the rest counts, and never less than nothing
-        return ratio * (sum(self._usual.values()) - usual) + max(
-            ratio * usual - gone, 0.0
-        )
+            return self._seconds / self._timed * rounds
+        usual = self._usual[self._target]
+        if usual is None:
+            return None
+        # only the rest counts, and never less than nothing
+        gone = time.perf_counter() - self._start
+        return max(self._ratio() * usual - gone, 0.0)
+
+    def _ratio(self) -> float:
+        """Return how much longer than usual the items take here, 1 at first."""
+        # ten seconds on both sides damp the first items, which compile
+        return (self._took + 10) / (self._should_have_taken + 10)
 
     def stage(self, name: str, total: int) -> None:
         """Begin a stage of the item."""
@@ -135,12 +164,20 @@ class Overall:
         if self._timed and now - self._noted > 1:
             self._noted = now
             self._note_time()
+            left = self._own_seconds_left()
+            # the very first rounds are slower
+            if not self._is_said and self._seconds > _TIMED_SECONDS:
+                self._is_said = True
+                if left is not None and self._target is not None:
+                    name = ".".join(self._target)
+                    self.say(f"{name}: about {duration(left)}, by its first rounds")
 
     def _note_time(self) -> None:
         """Show which item is made, and the time that is left."""
         number = self._count - len(self._usual) + 1
-        remaining = duration(self.seconds_left())
-        self.note(f"item {number} of {self._count}, about {remaining} left in all")
+        left = self.seconds_left()
+        rest = "" if left is None else f", about {duration(left)} left in all"
+        self.note(f"item {number} of {self._count}{rest}")
 
     def say(self, text: str) -> None:
         """Show a line that stays."""
@@ -159,10 +196,15 @@ def duration(seconds: float) -> str:
     Examples:
         >>> duration(40.0), duration(400.0), duration(9000.0)
         ('40 s', '7 min', '2.5 h')
+        >>> duration(3.5e6)
+        '40 days'
     """
     if seconds < 90:
         return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
+    if seconds < 5400:
+        return f"{seconds / 60:.0f} min"
+    hours = seconds / 3600
+    return f"{hours:.1f} h" if hours < 72 else f"{hours / 24:.0f} days"
 
 
 SUMMARY_HEADINGS = ("Paper", "Item", "What", "Verdicts", "Seconds", "Data")
@@ -446,10 +488,10 @@ def run_and_save(
     folder.check_unchanged(
         {".".join(t): configs[t] for t in targets if t in already_made}, config.out
     )
-    rows = {(paper, name): ITEMS[paper][name] for paper, name in targets}
-    size = "fast_seconds" if config.fast else "seconds"
     usual = {
-        t: float(getattr(row, size)) for t, row in rows.items() if t not in already_made
+        target: usual_seconds(target, config)
+        for target in targets
+        if target not in already_made
     }
     overall = Overall(progress or context.progress, usual)
     if already_made:

@@ -15,7 +15,7 @@ import pytest
 
 import mrsa_jax as mj
 from mrsa_jax.data import sources
-from mrsa_jax.data._formats import read_records
+from mrsa_jax.data._formats import _masked_crcs, read_records
 
 TOY = pathlib.Path(__file__).with_name("tfrecords")
 TRAIN = "toy-train.tfrecord-00000-of-00001"
@@ -61,6 +61,16 @@ def test_list_prepare_and_load_agree(toy: pathlib.Path) -> None:
     plan = mj.data.plan_preparation("mnist", directory=root)
     assert plan.is_prepared
     assert len(mj.data.prepare(plan).test_labels) == 3
+
+
+def test_a_renamed_folder_of_another_set_is_refused(toy: pathlib.Path) -> None:
+    """As if KMNIST's folder were called after MNIST, with and without a version."""
+    root = toy.parent.parent
+    (root / "toy").rename(root / "mnist")
+    for name in ("mnist", "tfds:mnist", "tfds:mnist:1.2.0"):
+        with pytest.raises(mj.ConfigurationError, match="must hold 'mnist'") as caught:
+            mj.data.load(name, directory=root)
+        assert str(caught.value).endswith("is; got 'toy'")
 
 
 @pytest.mark.parametrize("fmt", ["riegeli", "bagz"])
@@ -118,6 +128,37 @@ def test_each_cut_and_each_changed_length_is_refused(tmp_path: pathlib.Path) -> 
             read_records(path)
 
 
+def test_each_changed_byte_of_a_record_is_refused(tmp_path: pathlib.Path) -> None:
+    """A label is one byte, which no picture checks."""
+    whole = (TOY / "toy" / "1.2.0" / TRAIN).read_bytes()
+    path = tmp_path / "x"
+    first = len(whole) // 6
+    for place in (*range(12, first, 7), *range(len(whole) - first, len(whole), 7)):
+        changed = bytearray(whole)
+        changed[place] ^= 1
+        path.write_bytes(bytes(changed))
+        with pytest.raises(mj.ConfigurationError, match="a broken one at byte"):
+            read_records(path)
+    path.write_bytes(b"")
+    assert read_records(path) == []
+
+
+def test_checksums_are_those_of_rfc_3720() -> None:
+    """CRC-32C of Appendix B.4, and of texts of several lengths at once; masked."""
+    known = {
+        bytes(32): 0x8A9136AA,
+        b"\xff" * 32: 0x62A8AB43,
+        bytes(range(32)): 0x46DD794E,
+        bytes(range(31, -1, -1)): 0x113FDB5C,
+        b"123456789": 0xE3069283,
+        b"": 0,
+    }
+    masked = [
+        ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF for crc in known.values()
+    ]
+    assert _masked_crcs(list(known)).tolist() == masked
+
+
 def test_missing_and_broken_examples_are_refused(toy: pathlib.Path) -> None:
     pytest.importorskip("tensorflow_datasets")
     root, path = toy.parent.parent, toy / TRAIN
@@ -130,6 +171,8 @@ def test_missing_and_broken_examples_are_refused(toy: pathlib.Path) -> None:
     spoilt = bytearray(whole)
     # inside the first picture
     spoilt[whole.index(b"IHDR") + 6] ^= 255
+    (masked,) = _masked_crcs([bytes(spoilt[12 : first - 4])])
+    spoilt[first - 4 : first] = int(masked).to_bytes(4, "little")
     path.write_bytes(bytes(spoilt))
     with pytest.raises(mj.DataNotFoundError, match="cannot be read"):
         mj.data.load("tfds:toy", directory=root)

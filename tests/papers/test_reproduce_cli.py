@@ -94,10 +94,20 @@ def test_the_list_has_every_item(capsys: pytest.CaptureFixture[str]) -> None:
     assert rows["heterosag.fig3b"]["data"] == "Fashion-MNIST"
     assert not rows["ccesa.tableg2"]["trains"]
     assert rows["ccesa.tableg2"]["runtime"] == "seconds"
+    assert rows["multiround.table3"]["runtime"] == "tens of minutes"
     assert main(["reproduce", "--list", "ccesa.fig4"]) == 0
     out = capsys.readouterr().out
     assert "CIFAR-10" in out
     assert "tableg2" not in out
+    # those times are of the data that are always here, and of the items' defaults
+    words = ["reproduce", "--list", "--json", "--dataset", "cifar100"]
+    assert main(words) == 0
+    rows = {row["item"]: row for row in json.loads(capsys.readouterr().out)}
+    for name, row in rows.items():
+        assert (row["runtime"] == "not timed") == row["trains"], name
+    words = ["reproduce", "ccesa.tableg2", "--list", "--json", "--num-sizes", "100"]
+    assert main(words) == 0
+    assert json.loads(capsys.readouterr().out)[0]["runtime"] == "not timed"
 
 
 def test_a_folder_of_something_else_is_left_alone(
@@ -375,7 +385,7 @@ def test_an_interrupt_is_exit_status_130(tmp_path: pathlib.Path) -> None:
     )
     try:
         assert process.stderr is not None
-        assert "1 items to make" in process.stderr.readline()
+        assert "1 item to make" in process.stderr.readline()
         assert process.stderr.readline().startswith("device: ")
         assert "Theorem 3" in process.stderr.readline()
         time.sleep(0.5)

@@ -13,8 +13,8 @@ from inside import inside
 import mrsa_jax as mj
 from mrsa_jax import federated
 from mrsa_jax.study._progress import Silent
-from mrsa_papers import ReproduceConfig, _driver, run_and_save
-from mrsa_papers._config import with_settings
+from mrsa_papers import ITEMS, ReproduceConfig, _driver, run_and_save
+from mrsa_papers._config import usual_seconds, with_settings
 from mrsa_papers.harness import Context
 from mrsa_papers.harness._trainings import Trainings
 
@@ -203,3 +203,96 @@ def test_the_time_that_is_left_is_timed_after_the_first_rounds(
     # the next item begins without what this one has measured
     overall.begin(target)
     assert overall.seconds_left() > 0.0
+
+
+class Saying(Silent):
+    """Progress that keeps what it is to show."""
+
+    def __init__(self) -> None:
+        """Begin with nothing."""
+        self.said: list[str] = []
+        self.noted: list[str] = []
+
+    def say(self, text: str) -> None:
+        """Keep a line."""
+        self.said.append(text)
+
+    def note(self, text: str) -> None:
+        """Keep a remark."""
+        self.noted.append(text)
+
+
+def test_no_time_is_shown_before_it_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Items of data never timed: 40 days of rounds are 40 days by the second."""
+    clock = [0.0]
+    monkeypatch.setattr(_driver.time, "perf_counter", lambda: clock[0])
+    known, unknown = ("multiround", "fig2"), ("multiround", "table3")
+    shown = Saying()
+    overall = _driver.Overall(shown, {known: 5.0, unknown: None})
+    overall.begin(known)
+    assert overall.seconds_left() is None
+    clock[0] += 5.0
+    overall.end("reproduced")
+    context = Context(progress=overall)
+    overall.begin(unknown)
+    rounds = 40 * 24 * 100  # a hundred rounds per hour
+    context.expect(rounds)
+    tell = context.counted()
+    clock[0] += 300.0
+    tell(1, rounds)
+    assert overall.seconds_left() is None
+    for done in (2, 3, 4):
+        clock[0] += 36.0
+        tell(done, rounds)
+    assert overall.seconds_left() == pytest.approx(40 * 86400, rel=0.001)
+    assert shown.said == [
+        "2 items to make, about 5 s for 1 of them",
+        "1 of 2 done: multiround.fig2, reproduced, 5.0 s",
+        "multiround.table3: about 40 days, by its first rounds",
+    ]
+    assert shown.noted[-1].endswith("about 40 days left in all")
+    alone = Saying()
+    _driver.Overall(alone, {unknown: None})
+    assert alone.said == ["1 item to make"]
+
+
+def test_usual_times_are_of_the_data_and_settings_that_were_timed() -> None:
+    """A run of other data or settings has no usual time, whichever item it is."""
+    plain = ReproduceConfig()
+    for paper, rows in ITEMS.items():
+        for name, row in rows.items():
+            target = (paper, name)
+            elsewhere = dataclasses.replace(plain, dataset="cifar10")
+            assert usual_seconds(target, plain) == row.seconds
+            fast = dataclasses.replace(plain, fast=True)
+            assert usual_seconds(target, fast) == row.fast_seconds
+            assert (usual_seconds(target, elsewhere) is None) == row.trains
+    own = with_settings(ReproduceConfig(("multiround.fig4b",)), {"num_trials": 7})
+    assert usual_seconds(("multiround", "fig4b"), own) is None
+
+
+@pytest.mark.parametrize("rates", [(0.1,), (0.1, 0.01)])
+def test_skipped_rounds_are_no_rounds_to_train(rates: tuple[float, ...]) -> None:
+    """Against rounds with a sum in histories of 400 rounds, all clients alike.
+
+    Equal rates, so that no assignment matters: each scheme has the expected share of
+    rounds, within five standard errors of a coin of 400 x 40 throws.
+    """
+    setting = dataclasses.replace(
+        BASE, rounds=400, dropout_rates=(0.3,), rates=rates, searched=(12, 6)
+    )
+    summed = sum(
+        float(
+            mj.selection.rollout_trials(
+                0, selector, mj.availability.independent(0.3), 400, 40
+            )
+            .any(axis=2)
+            .mean()
+        )
+        for selector in setting.schemes.values()
+    )
+    # two seeds, and the pilot's search of both rates
+    times = 2 + (len(rates) if len(rates) > 1 else 0)
+    expected = training.rounds_to_train([setting], 2)
+    assert expected == pytest.approx(400 * summed * times, rel=0.02)
+    assert expected < 0.9 * 400 * len(setting.schemes) * times

@@ -14,7 +14,16 @@ import pytest
 import xarray as xr
 
 from mrsa_jax import ConfigurationError, OutputExistsError
-from mrsa_jax.study import DemoConfig, SimulateConfig, config_hash, open_study, run
+from mrsa_jax.study import (
+    DataConfig,
+    DemoConfig,
+    SimulateConfig,
+    TrainConfig,
+    config_hash,
+    open_study,
+    run,
+)
+from mrsa_jax.study.stores._sources import changes, made_by
 from mrsa_jax.study.stores._store import check_output, study_folder
 
 
@@ -181,3 +190,26 @@ def test_times_are_recorded_in_utc(tmp_path: pathlib.Path, results: xr.Dataset) 
     created = open_study(tmp_path / "demo").attrs["created"]
     age = time.time() - np.datetime64(created.removesuffix("+00:00"), "s").astype(int)
     assert -5 < age < 60
+
+
+@pytest.mark.parametrize("name", ["mnist", "tfds:toy"])
+def test_data_of_the_default_folder_are_among_what_made_a_result(
+    name: str, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A variable of the environment may name another folder before a study resumes."""
+    found = []
+    for folder, content in (("first", "1"), ("copy", "1"), ("other", "2")):
+        version = tmp_path / folder / name.removeprefix("tfds:") / "3.0.1"
+        version.mkdir(parents=True)
+        (version / "dataset_info.json").write_text("{}")
+        (version / "samples.array_record").write_text(content)
+        monkeypatch.setenv("TFDS_DATA_DIR", str(tmp_path / folder))
+        source = DataConfig(dataset=name)  # type: ignore[arg-type]
+        found.append(made_by(TrainConfig(data=source)))
+    assert changes(found[0], found[1]) == ()
+    assert changes(found[0], found[2]) == (
+        "samples.array_record has changed (directory)",
+    )
+    # what the package holds is of its version
+    names = {key for key in made_by(TrainConfig()) if key.startswith("directory")}
+    assert names == set()

@@ -36,6 +36,8 @@ the group of the one before only if no result of `simulate`, `train`, `secagg`, 
 attack or an item of `reproduce` has changed.
 """
 
+_ALWAYS_HERE = "mnist_5k"  # the data set that the version of the package decides
+
 _WHOLE = (", ", ", depends")
 """Ends of names of all that code reaches, and of all that it depends on."""
 
@@ -84,10 +86,11 @@ class Sources:
             if names[0] == "replay":
                 (path, _) = availability.Model.parse(text).parameters
                 files.append(("availability", path))
-        if "directory" in settings and "dataset" in settings:
+        if settings.get("dataset", _ALWAYS_HERE) != _ALWAYS_HERE:
             from mrsa_jax.data.sources import source_files  # imports JAX
 
-            paths = source_files(settings["dataset"], settings["directory"])
+            # without a folder too: variables of the environment choose the default
+            paths = source_files(settings["dataset"], settings.get("directory"))
             files += [("directory", path) for path in paths]
         for field, path in files:
             found[f"{field} {path.name}"] = f"{self.digest(path)} {path.name}"

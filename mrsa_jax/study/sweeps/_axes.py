@@ -331,7 +331,8 @@ def sweep_of(content: Mapping[str, Any]) -> Sweep:
     rule = "must not be an axis: all points of a sweep keep the same"
     require("keep" not in fields, "grid.keep", rule)
     # a list of schemes in the base is an axis where a point has one scheme
-    implied = {f: v for f, v in kind.implied_axes(rest).items() if f not in fields}
+    swept = {*fields, *(name for table in zips for name in table)}
+    implied = kind.implied_axes(rest, swept)
     axes = [
         _axis(kind, "grid", {name: values})
         for name, values in (implied | fields).items()

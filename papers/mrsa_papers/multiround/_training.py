@@ -28,6 +28,7 @@ from mrsa_papers.harness._context import (
     Experiment,
     rows_to_frame,
     schemes_for,
+    targets_of,
     tests_of,
 )
 from mrsa_papers.harness._intervals import late_accuracy
@@ -93,6 +94,16 @@ class Setting:
     def schemes(self) -> dict[str, selection.Selector]:
         """Its selectors by label."""
         return schemes_for(self.num_clients, self.cohort_size, self.targets)
+
+    @property
+    def rounds_with_a_sum(self) -> float:
+        """Rounds of all schemes that are not skipped, expected, for one shuffle."""
+        n, k = self.num_clients, self.cohort_size
+        rates = assign_rates(0, self.dropout_rates, n)
+        return sum(
+            self.rounds * selection.expected_cardinality(n, k, target, rates) / k
+            for target in targets_of(self.schemes).values()
+        )
 
     def minibatch(self, dataset: data.Dataset) -> int:
         """Return the minibatch that keeps the paper's number of local steps.
@@ -234,15 +245,16 @@ def taken_apart(
 def rounds_to_train(settings: Sequence[Setting], seeds: int) -> int:
     """Return about how many rounds some panels train, the search of rates included.
 
-    A search ends at the first fall, mostly after three rates.
+    Skipped rounds train nothing. A search ends at the first fall, mostly after three
+    rates.
     """
-    whole = sum(seeds * len(each.schemes) * each.rounds for each in settings)
+    whole = sum(seeds * each.rounds_with_a_sum for each in settings)
     searches = {
-        each.split: min(3, len(each.rates)) * len(each.schemes) * each.rounds
+        each.split: min(3, len(each.rates)) * each.rounds_with_a_sum
         for each in settings
         if len(each.rates) > 1
     }
-    return whole + sum(searches.values())
+    return round(whole + sum(searches.values()))
 
 
 class Picked(NamedTuple):

@@ -95,6 +95,22 @@ GRID = "[grid]\nscheme = ['uniform']\n"
             "scheme = 'uniform'\nschemes = ['weighted']\n" + GRID,
             "`schemes` must not be set",
         ),
+        (
+            "schemes = ['weighted']\n[grid]\nscheme = ['uniform', 'partition']",
+            "`schemes` must not be set together with `scheme`",
+        ),
+        (
+            "schemes = ['weighted']\n[zip]\nscheme = ['uniform']\nseed = [1]",
+            "`schemes` must not be set together with `scheme`",
+        ),
+        (
+            "[grid]\nschemes = [['uniform'], ['batch_partitioning::greedy']]",
+            "`schemes` cannot be an axis, as a point has one scheme: set `scheme`",
+        ),
+        (
+            "[zip]\nschemes = ['uniform', 'weighted']\nseed = [1, 2]",
+            "`schemes` cannot be an axis",
+        ),
         ("command = 'train'\nrounds = 3\n", "`grid` must name at least one field"),
     ],
 )
@@ -192,6 +208,13 @@ trials = [1.0, 2, 3]
 training.learning_rate = {geomspace = [0.001, 0.1, 3]}""")
     assert rates.axes[0].values == ((0.001,), (0.01,), (0.1,))
     assert all(isinstance(point.config, TrainConfig) for point in rates.points())
+
+
+def test_zipped_schemes_are_the_only_axis_of_schemes():
+    zipped = parsed("[zip]\nscheme = ['uniform', 'weighted']\nseed = [1, 2]")
+    assert [axis.fields for axis in zipped.axes] == [("scheme", "seed")]
+    found = [(point.config.schemes, point.config.seed) for point in zipped.points()]
+    assert found == [(("uniform",), 1), (("weighted",), 2)]
 
 
 def test_schemes_of_the_command_are_an_axis():
