@@ -208,10 +208,11 @@ def compare(sections: tuple[str, ...]) -> None:
     assert found.keys() == stored.keys()
     for path, value in stored.items():
         if isinstance(value, float):
-            # AUC of a few trainings moves by the order of two clients
+            # AUC of a few trainings moves by the order of two clients, and of one more
             is_exact = path.startswith(_EXACT)
+            least = 0.03 if path.startswith("/cnn/") else 0.01
             near = (
-                {"rel": 1e-4, "abs": 1e-4} if is_exact else {"rel": 0.02, "abs": 0.01}
+                {"rel": 1e-4, "abs": 1e-4} if is_exact else {"rel": 0.02, "abs": least}
             )
             assert found[path] == pytest.approx(value, **near), path
         else:
