@@ -35,7 +35,7 @@ SOURCES = (
         "0.87.0",
         "google-parfait/tensorflow-federated",
         "tensorflow_federated/python/simulation/sampling_utils.py",
-        "7ab7876f806890aca1ec0a37dbb01f518ffa4124",
+        "0c51d424b6eadc46229cb975b5e317513e15c999",
         "a uniform sample, from a generator of the round",
     ),
     (

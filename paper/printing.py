@@ -18,7 +18,7 @@ from matplotlib.textpath import text_to_path
 
 # in points, 72 to the inch; A4
 WIDTH, HEIGHT, MARGIN = 595.0, 842.0, 64.0
-BODY, SMALL = 9.0, 7.0
+BODY, REFERENCES, SMALL = 9.0, 8.0, 7.0
 LEADING = 1.4
 KEY = 130.0  # next to a figure
 STYLE = """
@@ -155,21 +155,31 @@ class Printer:
             x += width_of(word, size)
 
     def paragraph(self, words: list[Word], size: float, indent: float = 0.0) -> None:
-        """Set a paragraph."""
+        """Set a paragraph, of which no page holds a single line."""
         step = size * LEADING
-        for line in lines_of(words, WIDTH - 2 * MARGIN - indent, size):
+        lines = lines_of(words, WIDTH - 2 * MARGIN - indent, size)
+        fits = int((self.height - MARGIN) / step)
+        stop = min(fits, len(lines) - 2)
+        for number, line in enumerate(lines):
+            if fits < len(lines) and number == (stop if stop > 1 else 0):
+                self.finish()
             self.room(step)
             self.height -= step
             self.line(line, MARGIN + indent, self.height, size)
 
     def code(self, content: str) -> None:
-        """Set lines as they are, and what is too long in several."""
-        for line in content.rstrip("\n").split("\n"):
+        """Set lines as they are on one page, and what is too long in several."""
+        lines = content.rstrip("\n").split("\n")
+        self.room(8.0 * LEADING * len(lines))
+        for line in lines:
             for part in re.findall(r".{1,95}", line) or [""]:
                 self.paragraph([Word(part, mono=True)], 8.0, 12.0)
 
     def table(self, rows: list[list[list[Word]]]) -> None:
-        """Set a table whose columns are as wide as their cells need."""
+        """Set a table whose columns are as wide as their cells need.
+
+        Where they are too wide, heads and the first column are broken first.
+        """
         columns = list(zip(*rows, strict=True))
         gap = 6.0
 
@@ -184,6 +194,10 @@ class Printer:
 
         least = [widest(cells, SMALL, False) for cells in columns]
         whole = [widest(cells, SMALL, True) for cells in columns]
+        of_body = [widest(cells[1:], SMALL, True) for cells in columns]
+        unbroken = [*least[:1], *map(max, least[1:], of_body[1:])]
+        if sum(unbroken) <= WIDTH - 2 * MARGIN:
+            least = unbroken
         spare = WIDTH - 2 * MARGIN - sum(least)
         wanted = sum(whole) - sum(least)
         part = min(1.0, max(spare, 0.0) / wanted) if wanted else 0.0
@@ -251,14 +265,15 @@ def as_pdf(
         printer = Printer(pages, figures)
         tokens = parser().parse(markdown)
         rows: list[list[list[Word]]] = []
-        size, bold, indent, is_cell = BODY, False, 0.0, False
+        body, size, bold, indent, is_cell = BODY, BODY, False, 0.0, False
         for token in tokens:
             if token.type == "heading_open":
                 size, bold = {"h1": 17.0, "h2": 12.5}.get(token.tag, 10.5), True
-                printer.room(5 * size)
+                # and three lines below it
+                printer.room(2.5 * size + 3 * BODY * LEADING)
                 printer.height -= size
             elif token.type == "heading_close":
-                size, bold = BODY, False
+                size, bold = body, False
                 printer.height -= 3
             elif token.type == "paragraph_close":
                 printer.height -= 3 if indent else 6
@@ -266,9 +281,9 @@ def as_pdf(
                 indent = 14.0 if token.type == "bullet_list_open" else 0.0
                 printer.height -= 0.0 if indent else 4.0
             elif token.type == "list_item_open":
-                printer.room(2 * BODY)
-                y = printer.height - BODY * LEADING
-                printer.line([Word("•")], MARGIN + 3, y, BODY)
+                printer.room(2 * size * LEADING)
+                y = printer.height - size * LEADING
+                printer.line([Word("•")], MARGIN + 3, y, size)
             elif token.type in ("fence", "code_block"):
                 printer.code(token.content)
                 printer.height -= 6
@@ -290,5 +305,7 @@ def as_pdf(
                     printer.figure(pathlib.Path(str(images[0].attrs["src"])).stem)
                 else:
                     printer.paragraph(list(words_of(children, bold)), size, indent)
+                    # what follows is the bibliography
+                    body = REFERENCES if token.content == "References" else body
         printer.finish()
         return printer.number

@@ -42,6 +42,8 @@ _CHEAP = (
     "amplification",
 )
 """Sections without trainings that a server attacks."""
+# one training, and least squares of PROLIN without a prior: they move by .018 between BLAS kernels
+_LOOSE = ("/cnn/", "/defences/rows/blocks_prolin/")
 _EXACT = ("/bounds", "/certified", "/memories", "/enforced", "/thresholds", "/weights")
 
 
@@ -208,10 +210,11 @@ def compare(sections: tuple[str, ...]) -> None:
     assert found.keys() == stored.keys()
     for path, value in stored.items():
         if isinstance(value, float):
-            # AUC of a few trainings moves by the order of two clients
+            # AUC of a few trainings moves by the order of two clients, and of one more
             is_exact = path.startswith(_EXACT)
+            least = 0.03 if path.startswith(_LOOSE) else 0.01
             near = (
-                {"rel": 1e-4, "abs": 1e-4} if is_exact else {"rel": 0.02, "abs": 0.01}
+                {"rel": 1e-4, "abs": 1e-4} if is_exact else {"rel": 0.02, "abs": least}
             )
             assert found[path] == pytest.approx(value, **near), path
         else:

@@ -79,9 +79,10 @@ def attribute_bound(
 
     It holds after any number of rounds, for any models and cohorts that the server
     chooses, and for any computing power, **if** the mates of a block are alike in
-    advance (their data, coins and absences are independent and identically
-    distributed), all of them get the same models, and each sum holds all of them with
-    equal weights or none. The server may know everything about all other clients.
+    advance (given all other clients, their data and coins are independent and
+    identically distributed), all of them get the same models, each sum holds all of
+    them with equal weights or none, and which of them are absent does not depend on
+    their data and coins. The server may know everything about all other clients.
 
     The attribute is any bit that depends on the client's data alone. Let S be the
     number of mates with it: 1 + B for a client with the attribute, B for one without.

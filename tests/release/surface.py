@@ -32,7 +32,7 @@ _STARS = {
     inspect.Parameter.VAR_POSITIONAL: "*",
     inspect.Parameter.VAR_KEYWORD: "**",
 }
-_PLAIN = (bool, int, float, str, types.NoneType)
+_PLAIN = (bool, int, float, str, bytes, types.NoneType)
 
 
 # --- what there is
@@ -109,11 +109,19 @@ def _is_only_described(value: object) -> bool:
 
 
 def _default(parameter: inspect.Parameter) -> str:
-    if parameter.default is parameter.empty:
+    default = parameter.default
+    if default is parameter.empty:
         return ""
-    return (
-        f"={parameter.default!r}" if isinstance(parameter.default, _PLAIN) else "=..."
-    )
+    # an absolute path is one of this machine
+    if isinstance(default, pathlib.PurePath) and not default.is_absolute():
+        default = default.as_posix()
+    return f"={default!r}" if _is_plain(default) else "=..."
+
+
+def _is_plain(default: object) -> bool:
+    if isinstance(default, tuple):
+        return type(default) is tuple and all(map(_is_plain, default))
+    return isinstance(default, _PLAIN)
 
 
 def flags() -> dict[str, str]:

@@ -114,6 +114,15 @@ def test_a_surface_is_read_as_it_was_written(tmp_path: pathlib.Path) -> None:
     assert surface.signature(lambda a, *b, c=1, **d: None) == "(a, *b, c=1, **d)"
 
 
+def test_defaults_are_shown_where_their_text_means_them() -> None:
+    def called(a=(0.0, ("x",)), b=pathlib.Path("results/x"), c=([],), d=b"") -> None:  # type: ignore[no-untyped-def]
+        """Have defaults."""
+
+    shown = surface.signature(called)
+    assert shown == "(a=(0.0, ('x',)), b='results/x', c=..., d=b'')"
+    assert not surface.accepts(shown.replace("0.0", "1.0"), shown)
+
+
 @pytest.mark.long
 def test_what_the_last_release_promised_is_kept_or_listed() -> None:
     version, names = surface.read()
