@@ -163,7 +163,6 @@ def test_segments_that_make_no_sense_are_refused(
             {"aggregation": AggregationConfig(weighted=True)},
             "`weighted` must not be set",
         ),
-        ({"protocol": ProtocolConfig("harary", degree=4)}, "`graph` must be complete"),
         (
             {"protocol": ProtocolConfig(split_policy="abort")},
             "`split_policy` must be ignore",

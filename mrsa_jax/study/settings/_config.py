@@ -20,7 +20,6 @@ from typing import Annotated, Any, Literal
 from mrsa_jax._core.flags import IS_CHANCE, Seed, Several, Size, Whole, shown
 from mrsa_jax._core.status import FEWEST_IN_A_SUM
 from mrsa_jax.availability.registry import Model
-from mrsa_jax.graphs.registry import Graph
 from mrsa_jax.selection import Scheme
 from mrsa_jax.study.settings._load import to_dict
 from mrsa_jax.study.settings._tables import (
@@ -531,9 +530,7 @@ def _validate_segments(config: DemoConfig | TrainConfig, varies: bool) -> None:
     require(attack == "none" or not aggregation.is_noisy, "attack", rule, attack)
     rule = "must not be set with segments: their mean has no weights"
     require(not aggregation.weighted, "weighted", rule, aggregation.weighted)
-    graph, policy = config.protocol.graph, config.protocol.split_policy
-    is_complete = Graph.parse(graph).row.is_complete
-    require(is_complete, "graph", "must be complete with segments", graph)
+    policy = config.protocol.split_policy
     check_unset(config.protocol, "must not be set with segments", "whole_blocks")
     rule = "must be ignore with segments"
     require(policy == "ignore", "split_policy", rule, policy)
