@@ -389,7 +389,7 @@ def drawn_config(number: int) -> TrainConfig | None:
                 rng.choice([1.0, 2.0, 5.0]) for _ in range(rng.randint(1, 4))
             ),
             combine=combine,
-            trim=rng.choice([0.1, 0.25, 0.35, 0.4]),
+            trim=rng.choice([0.1, 0.35, 0.4]) if combine == "trimmed" else 0.25,
             attack="sign_flip" if is_attacked else "none",
             num_byzantine=rng.randint(1, 2) if is_attacked else 0,
             allow_small_groups=rng.random() < 0.2,

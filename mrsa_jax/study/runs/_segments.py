@@ -307,10 +307,11 @@ def learnt_matrix(
         label = list(range(num_groups))
         for row in rows[rounds == number]:
             joined = {label[group] for group in np.unique(group_of[row]).tolist()}
-            label = [min(joined) if own in joined else own for own in label]
-        alone = [label.count(own) == 1 for own in label]
+            first = min(joined)
+            label = [first if name in joined else name for name in label]
+        alone = [label.count(name) == 1 for name in label]
         matrix.append(
-            tuple(-1 if a else own for own, a in zip(label, alone, strict=True))
+            tuple(-1 if a else name for name, a in zip(label, alone, strict=True))
         )
     return tuple(matrix)
 

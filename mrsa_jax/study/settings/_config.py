@@ -516,6 +516,7 @@ def _validate_segments(config: DemoConfig | TrainConfig, varies: bool) -> None:
             "byzantine_clients",
             "attack_strength",
             "weigh_sums",
+            "trim",
         )
         check_unset(segments, rule, *names)
         return
@@ -560,6 +561,8 @@ def validate_attack(config: SegmentConfig, num_clients: int) -> None:
     rule = "must not be set without an attack that has a strength"
     is_right = config.attack_strength is None or is_used
     require(is_right, "attack_strength", rule, config.attack_strength, attack)
+    if config.combine != "trimmed":
+        check_unset(config, "must not be set unless --combine is trimmed", "trim")
     is_used = config.combine in ("median", "trimmed", "geometric")
     rule = "must not be set unless --combine is median, trimmed or geometric"
     require(config.weigh_sums or is_used, "weigh_sums", rule, config.combine)
