@@ -35,16 +35,16 @@ TOKENS = {
     "dp": 27_900,
     "federated": 39_450,
     "graphs": 4_950,
-    "hetero": 34_250,
+    "hetero": 34_650,
     "live": 1_450,
     "modular": 9_000,
     "plotting": 18_000,
     "privacy": 93_150,
     "protocol": 17_850,
     "quantize": 5_850,
-    "secagg": 39_750,
+    "secagg": 39_850,
     "selection": 23_900,
-    "study": 166_100,
+    "study": 166_650,
     "": 376,
 }
 # the trees that are read together, and how they may be written
@@ -54,7 +54,7 @@ TREES = {
     "papers": ROOT / "papers",
     "benchmarks": ROOT / "benchmarks",
 }
-MOST_TOKENS = 803_000
+MOST_TOKENS = 803_600
 MOST_TOKENS_A_LINE = 9.15
 MOST = {"rulers": 0, "Any": 3_480, "vague names": 228, "odd openings": 40}
 LEAST_COMMENTS = 0.035

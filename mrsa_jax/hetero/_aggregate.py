@@ -181,7 +181,9 @@ def aggregate(
     job = _Job(layout, updates, combine, cast, progress)
     if fidelity == "real":
         return _real(job, graph, alive, limits, index)
-    round_ = SummedRound(*map(np.asarray, judge(layout, graph, alive, limits)))
+    round_ = SummedRound(
+        *map(np.asarray, judge(layout.memberships, alive, limits, graph))
+    )
     seeds = None
     # Without a summed client there is nothing to pad.
     if fidelity == "array" and round_.counts.any():

@@ -23,6 +23,7 @@ from jaxtyping import Array, Bool, Float32, Integer, Key
 from mrsa_jax._core.arrays import are_finite, check_thresholds, on_device
 from mrsa_jax._core.pytrees import pytree, static
 from mrsa_jax._core.status import Status
+from mrsa_jax._core.streams import Stream, fold
 from mrsa_jax._core.traced import is_traced, needs_values
 from mrsa_jax.availability import StepDropout
 from mrsa_jax.hetero._coding import (
@@ -51,7 +52,7 @@ from mrsa_jax.hetero._row_kernels import (
     spans_of,
 )
 from mrsa_jax.quantize import ClipRule, RingNoise, shortened
-from mrsa_jax.secagg import Seeds, derive_seeds
+from mrsa_jax.secagg import GraphRule, Seeds, derive_seeds
 from mrsa_jax.secagg.averages import (
     AggregateOut,
     AggregatorState,
@@ -59,6 +60,7 @@ from mrsa_jax.secagg.averages import (
     survivors_by_step,
 )
 from mrsa_jax.secagg.codes import uploaded
+from mrsa_jax.secagg.seeds import graph_edges
 from mrsa_watch._base.errors import check_number, require
 
 _OK = np.int32(Status.OK)
@@ -81,10 +83,12 @@ class SegmentAverage:
         byzantine: Who attacks and how, or None.
         steps: Draws who survives the steps of a round whose caller does not say, or
             None.
-        threshold: int32 or int32[n], t_i; None for majorities.
+        threshold: int32 or int32[n], t_i; None for majorities, or those of `rule`.
         clip_rule: Moves the clip range, or None.
         noise: A `BlockNoise`, what clients add on the lattices of the blocks; or None.
         clip_norm: float32, norm to which updates are shortened; or None.
+        rule: A `secagg.GraphRule`, which draws each round's graph; None for the
+            complete graph.
     """
 
     cites = "heterosag"
@@ -101,6 +105,7 @@ class SegmentAverage:
     clip_rule: Any = None
     noise: Any = None
     clip_norm: Any = None
+    rule: Any = None
 
     @property
     def num_participants(self) -> int:
@@ -150,7 +155,8 @@ class SegmentAverage:
             survivors: V0 to V4 by slot; or one row, who was asked, whereupon `steps`
                 draws who is left (nobody is lost without it).
             weights: Must be None: HeteroSAg's mean has no weights.
-            assignment_key: Not read: the share graph is complete.
+            assignment_key: From which the graph of `rule` is drawn; derived from `key`
+                if None.
 
         Returns:
             The round's outcome and the state after it. Who would be alone in one of its
@@ -180,13 +186,18 @@ class SegmentAverage:
             values = _shortened(values, self.clip_norm)
         bounds = range_bounds(state.present(self.clip_rule, self.quantizer))
         cast = cast_of(self.layout, key, ids, alive[3], bounds, self.byzantine)
+        adjacency, limits = None, self.threshold
+        if self.rule is not None:
+            if assignment_key is None:
+                assignment_key = fold(key, int(Stream.ASSIGNMENT))
+            adjacency, limits = _neighbours(self.rule, assignment_key, alive[0], ids)
         # Who is summed depends on the survivors alone, so it is known before any code
         # is; noise needs it to count the sums that wrap.
-        round_ = judge(self.layout, None, alive, self.threshold)
+        round_ = judge(self.layout.memberships, alive, limits, adjacency)
         if self.noise is not None:
             cast = dataclasses.replace(cast, noise=self.noise, summed=round_.summed)
         update, learned, counted = _by_span(
-            self, state.round_index, ids, cast, round_, values
+            self, state.round_index, ids, cast, round_, values, adjacency
         )
         clipped, summed, components, total = _by_member(
             round_, counted.outside, slot_of
@@ -223,6 +234,7 @@ def _by_span(
     cast: Cast,
     round_: SummedRound,
     values: Array,
+    adjacency: Array | None,
 ) -> tuple[Array, Array, Counted]:
     """Return the update, the ring sums, and the counts by segment."""
     spans = spans_of(average.layout)
@@ -242,7 +254,8 @@ def _by_span(
         return decoded(span.rows, totals, counted)
 
     if average.fidelity == "array":
-        seeds = derive_seeds(average.key_material, ids, index)
+        edges = None if adjacency is None else graph_edges(adjacency)
+        seeds = derive_seeds(average.key_material, ids, index, edges)
         parts = [padded(seeds, span) for span in spans]
     # Under a trace, spans of one shape become one loop; outside, they are separate
     # calls of programs that are compiled once.
@@ -281,6 +294,13 @@ def _joined(parts: list[Any], widest: int) -> tuple[Array, Array, Counted]:
 
 
 @jax.jit
+def _neighbours(
+    rule: GraphRule, key: Key[Array, ""], cohort: Array, ids: Array
+) -> tuple[Array, Array]:
+    return rule.seated(key, cohort, ids)
+
+
+@jax.jit
 def _uploaded(alive: Array, values: Array) -> tuple[Array, Array]:
     return uploaded(alive, are_finite(values))
 
@@ -307,14 +327,15 @@ def _seated(ids: Array, alive: Array, values: Array) -> tuple[Array, ...]:
 def _by_member(
     round_: SummedRound, outside: Array, slot_of: Array | None
 ) -> tuple[Array, Array, Array, Array]:
-    """Return clipped counts, summed clients, their components and the count."""
+    """Return clipped counts, summed clients, the label of their sum and the count."""
     summed = round_.summed
     if slot_of is not None:
         # `slot_of` holds the place of each seated client; scattering by it undoes
         # `_seated`.
         places = jnp.where(slot_of >= 0, slot_of, jnp.int32(slot_of.shape[0]))
         summed = jnp.zeros_like(summed).at[places].set(summed, mode="drop")
-    # All summed clients are in one component, named by its first member.
+    # Every segment's sum is over the same clients, and named by the first of them; a
+    # sparse graph may reveal sums of parts of a segment too (`PlanOutcome.learned`).
     smallest = jnp.argmax(summed).astype(jnp.int32)
     components = jnp.where(summed, smallest, jnp.int32(-1))
     total = jnp.sum(summed, dtype=jnp.uint32)
@@ -347,11 +368,13 @@ def segment_average(
     by_client: bool = False,
     noise: RingNoise | None = None,
     clip_norm: float | int | np.floating | None = None,
+    rule: GraphRule | None = None,
 ) -> SegmentAverage:
     """Build the aggregator that averages updates quantized by HeteroSAg.
 
     Use it where clients' bandwidths differ; `secagg.ring_average` quantizes all alike.
-    The share graph is complete, pads are shared inside blocks.
+    Shares travel along the complete graph or that of `rule`, pads along its edges inside
+    blocks.
 
     Args:
         layout: Who sums which segment with whom (`segment_layout`), over the slots of a
@@ -380,6 +403,10 @@ def segment_average(
         clip_norm: C: shortens each update to this norm before it is quantized;
             attackers change theirs afterwards. `SegmentAverage.sensitivity` is what it
             then is at most.
+        rule: Draws the graph of each round, and has its thresholds, e.g.
+            `secagg.graph_rule(graphs.harary(n, 6), N)`; the complete graph if None.
+            Where the graph of a block is disconnected, the server also learns sums over
+            its components.
 
     Returns:
         A frozen pytree with `init` and `aggregate`, a `secagg.Aggregator`.
@@ -406,24 +433,26 @@ def segment_average(
     is_known = fidelity in ("array", "sets")
     require(is_known, "fidelity", 'must be "array" or "sets"', fidelity)
     quantizer = range_quantizer(value_range)
+    if rule is not None:
+        _check_rule(rule, layout, threshold)
     limits, norm, drawn = None, None, None
     if threshold is not None:
         limits = on_device(
             check_thresholds(threshold, "threshold", layout.num_participants)
         )
     if clip_norm is not None:
-        rule = "must lie in [2**-60, 2**60]"
+        words = "must lie in [2**-60, 2**60]"
         norm = jnp.float32(
-            check_number(clip_norm, "clip_norm", rule, 2.0**-60, 2.0**60)
+            check_number(clip_norm, "clip_norm", words, 2.0**-60, 2.0**60)
         )
         ends = float(quantizer.lower), float(quantizer.upper)
-        rule = "must hold 0 with `clip_norm`"
-        require(ends[0] <= 0 <= ends[1], "value_range", rule, *ends)
+        words = "must hold 0 with `clip_norm`"
+        require(ends[0] <= 0 <= ends[1], "value_range", words, *ends)
     if noise is not None:
-        rule = (
+        words = (
             "must not be set with `noise`: a range that follows updates bounds nobody's"
         )
-        require(clip_rule is None, "clip_rule", rule)
+        require(clip_rule is None, "clip_rule", words)
         drawn = block_noise(noise, layout, quantizer)
     return SegmentAverage(
         quantizer,
@@ -438,4 +467,16 @@ def segment_average(
         clip_rule,
         drawn,
         norm,
+        rule,
     )
+
+
+def _check_rule(rule: GraphRule, layout: SegmentLayout, threshold: Any) -> None:
+    """Refuse a rule of other slots, or of blocks, which segments would part."""
+    slots, count = rule.num_participants, layout.num_participants
+    require(slots == count, "rule", "must be over the layout's slots", slots, count)
+    words = 'must have the policy "ignore" and not keep blocks: segments part them'
+    is_free = rule.policy == "ignore" and not rule.keeps_blocks
+    require(is_free, "rule", words, rule.policy)
+    words = "must not be set with `rule`, which has thresholds"
+    require(threshold is None, "threshold", words, threshold)

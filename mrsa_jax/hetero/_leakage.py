@@ -20,7 +20,7 @@ from mrsa_jax._core.status import FEWEST_IN_A_SUM, Status
 from mrsa_jax._core.traced import needs_values
 from mrsa_jax.hetero._layout import SegmentLayout
 from mrsa_jax.modular import rank_trajectory
-from mrsa_jax.secagg import admitted
+from mrsa_jax.secagg import PlanOutcome, admitted
 from mrsa_watch._base.errors import check_integer, require
 from mrsa_watch._base.html import finding
 
@@ -165,6 +165,7 @@ def segment_participation(
     *,
     members: Any = None,
     status: Any = None,
+    outcomes: Sequence[PlanOutcome] | None = None,
     num_clients: int | np.integer | None = None,
     num_rounds: int | np.integer | None = None,
 ) -> SegmentHistory:
@@ -184,6 +185,8 @@ def segment_participation(
             vector for all rounds. The slots themselves if None.
         status: Status of each round, int[J], or of each of its blocks, J vectors: what
             is not `Status.OK` was not learnt. All OK if None.
+        outcomes: Instead of `status`, what `SegmentLayout.outcome` returned for each
+            round: over a sparse graph a block can give sums over parts of it.
         num_clients: N; the largest client in `members` plus one if None.
         num_rounds: J, where nothing else says it.
 
@@ -209,6 +212,9 @@ def segment_participation(
     Source: the sums are HeteroSAg's (Section III); that the server keeps those of all
     rounds is Multi-RoundSecAgg's threat.
     """
+    if outcomes is not None:
+        require(status is None, "status", "must not be set with `outcomes`")
+        status = [outcome.block_status for outcome in outcomes]
     played = _rounds(layouts, survivors, members, status, num_rounds)
     played_rounds = [round_ for round_ in played if round_ is not None]
     require(len(played_rounds) > 0, "layouts", "must hold a round that is not skipped")
@@ -228,7 +234,11 @@ def segment_participation(
     for number, round_ in enumerate(played):
         if round_ is None:
             continue
-        learnt, is_learnt = _learnt(round_, count)
+        if outcomes is None:
+            learnt = _learnt(round_, count)
+        else:
+            learnt = _as_learnt(round_, outcomes[number], count)
+        sets, block_of = learnt
         laid = round_.layout.memberships.sum(axis=1, dtype=np.int32)
         if round_.ok.any() and round_.sends.sum() >= FEWEST_IN_A_SUM:
             # For comparison, the same round as one sum over whole updates.
@@ -239,10 +249,10 @@ def segment_participation(
         # before it.
         segments = np.searchsorted(begins, starts, "right") - 1
         for piece, segment in zip(pieces, segments, strict=True):
-            chosen = np.flatnonzero(is_learnt & (segment_of == segment))
-            chosen = chosen.astype(np.int32)
-            when = np.full(len(chosen), number, np.int32)
-            piece.append((learnt[chosen], when, chosen, laid[chosen]))
+            chosen = segment_of[block_of] == segment
+            blocks_of = block_of[chosen]
+            when = np.full(len(blocks_of), number, np.int32)
+            piece.append((sets[chosen], when, blocks_of, laid[blocks_of]))
     joined = [
         [np.concatenate(parts) for parts in zip(*piece, strict=True)]
         for piece in pieces
@@ -410,7 +420,7 @@ def _pieces(layouts: list[Any]) -> tuple[tuple[int, int], ...]:
 
 
 def _learnt(round_: _Round, num_clients: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return the members bool[blocks, N] of each block's sum, and the learnt sums."""
+    """Return the members bool[sums, N] of each learnt sum, and its block."""
     inside, sends = round_.layout.memberships, round_.sends
     if ((inside & sends).sum(axis=1) == 1).any():
         # The server excludes clients who would be alone in a block, until no one is.
@@ -418,7 +428,17 @@ def _learnt(round_: _Round, num_clients: int) -> tuple[np.ndarray, np.ndarray]:
     inside = inside & sends
     rows = np.zeros((len(inside), num_clients), np.bool_)
     rows[:, round_.clients] = inside
-    return rows, round_.ok & inside.any(axis=1)
+    blocks = np.flatnonzero(round_.ok & inside.any(axis=1)).astype(np.int32)
+    return rows[blocks], blocks
+
+
+def _as_learnt(
+    round_: _Round, outcome: PlanOutcome, num_clients: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the sums of an outcome, as `_learnt` does."""
+    rows = np.zeros((len(outcome.learned), num_clients), np.bool_)
+    rows[:, round_.clients] = outcome.learned
+    return rows, outcome.learned_block
 
 
 def _judge(matrix: np.ndarray, rounds: np.ndarray, effort: float | None) -> SumLeakage:

@@ -38,7 +38,7 @@ from mrsa_jax._core.traced import needs_values
 from mrsa_jax.availability import StepDropout, independent_steps
 from mrsa_jax.hetero._layout import SegmentLayout
 from mrsa_jax.hetero._privacy import privacy_report
-from mrsa_jax.hetero._round import judge_complete
+from mrsa_jax.hetero._round import judge
 from mrsa_jax.hetero._segments import blocks_of
 from mrsa_jax.hetero._tolerance import (
     check_trim,
@@ -312,14 +312,14 @@ def _judge_chunk(
 ) -> _Rounds:
     everybody = jnp.ones(inside.shape[1], jnp.bool_)
 
-    def judge(trial: Array) -> _Rounds:
+    def judged(trial: Array) -> _Rounds:
         steps_key = round_key(trial_key(key, trial), 0, Stream.STEPS)
         survivors = steps.sample(steps_key, everybody)
-        judged = judge_complete(inside, survivors, limits)
-        summed = judged.survivors[3]
+        verdict = judge(inside, survivors, limits)
+        summed = verdict.survivors[3]
         # float32 counts clients exactly, and multiplies fast
         counts = summed.astype(jnp.float32) @ column_of
-        is_ok = judged.status == jnp.int32(Status.OK)
+        is_ok = verdict.status == jnp.int32(Status.OK)
         # a stream apart from the losses of the same round
         words = client_words(fold(steps_key, 1), inside.shape[1])
         is_slow = happens(words, sending.stragglers)
@@ -328,7 +328,7 @@ def _judge_chunk(
         inputs = jnp.sum(survivors[3], dtype=jnp.int32)
         return _Rounds(is_ok, inputs, counts, seconds)
 
-    return jax.vmap(judge)(first + lax.iota(jnp.uint32, chunk))
+    return jax.vmap(judged)(first + lax.iota(jnp.uint32, chunk))
 
 
 def _count_levels(

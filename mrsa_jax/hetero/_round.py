@@ -47,6 +47,7 @@ from mrsa_jax.hetero._row_kernels import (
 )
 from mrsa_jax.hetero.robust import RobustRule
 from mrsa_jax.secagg import AggregateResult, PlanOutcome, Seeds, ring_sum
+from mrsa_jax.secagg.thresholds import more_than_half
 
 Fidelity = Literal["sets", "array", "real"]
 # Second step of an attack's random path; a client's second step is a segment's number.
@@ -144,28 +145,18 @@ def _attackers_of(is_byzantine: Array, ids: Array, sent: Array) -> Array:
     return is_byzantine[ids] & sent
 
 
-def judge(
-    layout: SegmentLayout,
-    adjacency: Bool[np.ndarray, "n n"] | None,
-    survivors: Any,
-    thresholds: Any,
-) -> SummedRound:
-    """Decide a round (see `SegmentLayout.outcome`), by arrays on the complete graph."""
-    if adjacency is None:
-        return judge_complete(layout.memberships, survivors, thresholds)
-    outcome = layout.outcome(survivors, thresholds, adjacency=adjacency)
-    return SummedRound.of(layout, survivors, outcome)
-
-
 @jax.jit
-def judge_complete(
-    inside: Bool[Array, "blocks n"], survivors: Bool[Array, "5 n"], thresholds: Any
+def judge(
+    inside: Bool[Array, "blocks n"],
+    survivors: Bool[Array, "5 n"],
+    thresholds: Any,
+    adjacency: Bool[Array, "n n"] | None = None,
 ) -> SummedRound:
-    """Decide a round over the complete graph on V0, as `heeded` and `judged` would.
+    """Decide a round, as `SegmentLayout.outcome` would, by arrays.
 
-    The messages' own rule is in `protocol/_server`, that of any graph in
-    `secagg/_graph_rule`. Of the shares of a client in V0 as many are in a set as V0 has
-    clients there; and all who are summed in a block are one component.
+    Without a graph it is the complete one on V0: of the shares of a client in V0 as
+    many are in a set as V0 has clients there. The messages' own rule is in
+    `protocol/_server`.
     """
     # V0 to V4: asked, sent keys, sent shares, sent the padded input, answered at the
     # end.
@@ -173,16 +164,16 @@ def judge_complete(
 
     def holders(here: Array) -> Array:
         """Count the holders in a set of each client's shares: V0, or itself alone."""
+        if adjacency is not None:
+            near = jnp.sum(adjacency & here[None], axis=1, dtype=jnp.int32)
+            return near + here.astype(jnp.int32)
         return jnp.where(
             members, jnp.sum(members & here, dtype=jnp.int32), here.astype(jnp.int32)
         )
 
     if thresholds is None:
-        # The neighbourhood of a client that was not asked is that client alone.
-        neighbourhood = jnp.where(
-            members, jnp.sum(members, dtype=jnp.int32), jnp.int32(1)
-        )
-        thresholds = jnp.maximum(neighbourhood // 2 + 1, jnp.int32(2))
+        # everybody that holds shares, less the client itself
+        thresholds = more_than_half(holders(jnp.ones_like(members)) - 1)
     # A client sends only if enough clients hold its shares, unless too few had joined
     # already: then no one can ever rebuild its secrets (`heeded` of `secagg.lists`).
     sent = sent & ((holders(shared) >= thresholds) | (holders(joined) < thresholds))
@@ -198,7 +189,16 @@ def judge_complete(
     counts = jnp.sum(inside & summed[None], axis=1, dtype=jnp.int32)
     # A block stays padded if a self pad of a client in it, or the pair pads of one who
     # shared and was lost, cannot be rebuilt.
-    is_shut = jnp.any(inside & (is_held & (summed | shared))[None], axis=1)
+    lost = shared & ~summed & is_held
+    if adjacency is None:
+        is_padded = summed & is_held | lost
+        is_shut = jnp.any(inside & is_padded[None], axis=1)
+    else:
+        # only neighbours in the block have pads with a lost client
+        losses = (inside & lost[None]).astype(jnp.float32)
+        beside = losses @ adjacency.astype(jnp.float32)
+        is_padded = is_held[None] | (beside > 0)
+        is_shut = jnp.any(inside & summed[None] & is_padded, axis=1)
     too_few = jnp.int32(Status.TOO_FEW_SURVIVORS)
     unreliable = jnp.int32(Status.UNRELIABLE)
     # The order matters: a block without clients has no sum to unmask, even if it is

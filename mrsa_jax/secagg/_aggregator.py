@@ -18,7 +18,6 @@ from jax import lax
 from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float32, Integer, UInt32
 
-from mrsa_jax import graphs
 from mrsa_jax._core.array_types import PRNGKey, Whole
 from mrsa_jax._core.arrays import on_device
 from mrsa_jax._core.pytrees import pytree, static
@@ -47,7 +46,7 @@ from mrsa_jax.secagg.codes import (
     with_noise,
 )
 from mrsa_jax.secagg.plans import RingResult, SegmentPlan, complete_plan
-from mrsa_jax.secagg.seeds import derive_seeds
+from mrsa_jax.secagg.seeds import derive_seeds, graph_edges
 from mrsa_watch._base.errors import check_integer, require, require_methods
 
 
@@ -451,15 +450,7 @@ def _ring_sum(
     """
     if average.fidelity == "sets":
         return plain_sums(codes, alive[3], average.plan)
-    edges: Any = None
-    if average.rule is not None and is_traced(adjacency):
-        # the number of edges is no shape here: every pair, and of those that are none
-        # the first slot twice, which is no pair and makes no pad
-        upper = np.triu_indices(adjacency.shape[0], 1)
-        pairs = np.stack(upper, axis=1).astype(np.int32)
-        edges = jnp.where(adjacency[upper][:, None], pairs, pairs[:, :1])
-    elif average.rule is not None:
-        edges = graphs.edges(adjacency)
+    edges = None if average.rule is None else graph_edges(adjacency)
     seeds = derive_seeds(average.key_material, members, round_index, edges)
     return ring_sum(seeds, codes, average.plan, round_index, survivors=alive)
 

@@ -95,6 +95,32 @@ class GraphRule:
             return jnp.broadcast_to(self.threshold, (count,))
         return more_than_half(jnp.sum(adjacency, axis=1, dtype=jnp.int32))
 
+    def seated(
+        self,
+        key: Key[Array, ""],
+        cohort: Bool[Array, " slots"],
+        members: Int32[Array, " slots"],
+    ) -> tuple[Bool[Array, "slots slots"], Int32[Array, " slots"]]:
+        """Return a round's graph and thresholds where slots are in any order.
+
+        Clients have the neighbours that they have where the cohort fills the slots in
+        the order of client ids (`decide`).
+
+        Args:
+            key: As for `decide`.
+            cohort: The slots of those who were asked.
+            members: Global client ids by slot; an empty slot may hold any.
+        """
+        last = jnp.iinfo(jnp.int32).max
+        order = jnp.argsort(jnp.where(cohort, members, last), stable=True)
+        places = jnp.argsort(order)
+        adjacency = self.graph.sample(key)[places][:, places]
+        adjacency = adjacency & cohort[:, None] & cohort[None, :]
+        limits = self.threshold
+        if limits is not None and jnp.ndim(limits):
+            return adjacency, limits[places]
+        return adjacency, self.thresholds(adjacency)
+
     def decide(
         self,
         key: Key[Array, ""],

@@ -12,6 +12,7 @@ import numpy as np
 from jax.typing import ArrayLike
 from jaxtyping import Array, UInt32
 
+from mrsa_jax import graphs
 from mrsa_jax._core.arrays import on_device
 from mrsa_jax._core.pytrees import pytree
 from mrsa_jax._core.traced import is_traced
@@ -174,6 +175,19 @@ def derive_seeds(
         return _derive(material, members, index, on_device(edges).astype(jnp.int32))
     pairs = np.asarray(edges, np.int32).reshape(-1, 2)
     return seeds_of_pairs(material, members, index, pairs)
+
+
+def graph_edges(adjacency: Array) -> Array | np.ndarray:
+    """Return a round's edges as `derive_seeds` takes them.
+
+    Of a traced graph their number is no shape: every pair, and for each that is no edge
+    the first slot twice, which makes no pad.
+    """
+    if not is_traced(adjacency):
+        return graphs.edges(adjacency)
+    upper = np.triu_indices(adjacency.shape[0], 1)
+    pairs = np.stack(upper, axis=1).astype(np.int32)
+    return jnp.where(adjacency[upper][:, None], pairs, pairs[:, :1])
 
 
 def seeds_of_pairs(

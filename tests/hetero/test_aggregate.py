@@ -500,7 +500,7 @@ def test_clients_coded_some_after_the_others_make_the_same_sums(tile: int) -> No
     bounds = _coding.range_bounds(_coding.range_quantizer((-1.0, 1.0)))
     slots = jnp.arange(9, dtype=jnp.int32)
     cast = _round.cast_of(layout, as_key(2), slots, jnp.asarray(alive[3]), bounds)
-    verdict = _round.judge(layout, None, jnp.asarray(alive), None)
+    verdict = _round.judge(layout.memberships, jnp.asarray(alive), None)
     for span in _row_kernels.spans_of(layout):
         for number in range(len(span.rows.segment)):
             rows = type(span.rows)(*(leaf[number : number + 1] for leaf in span.rows))

@@ -387,7 +387,7 @@ def test_an_update_does_not_depend_on_how_many_segments_go_at_once(
 
 @jax.jit
 def _judgements(inside, survivors, thresholds):
-    return jax.vmap(_round.judge_complete, (None, 0, 0))(inside, survivors, thresholds)
+    return jax.vmap(_round.judge, (None, 0, 0))(inside, survivors, thresholds)
 
 
 @pytest.mark.long
@@ -400,7 +400,7 @@ def test_rounds_are_judged_as_by_sets(scheme):
     survivors = np.cumprod(rng.random((300, 5, 7)) < stay, axis=1).astype(bool)
     limits = rng.integers(1, 7, (300, 7)).astype(np.int32)
     found = _judgements(layout.memberships, jnp.asarray(survivors), jnp.asarray(limits))
-    majority = jax.vmap(_round.judge_complete, (None, 0, None))(
+    majority = jax.vmap(_round.judge, (None, 0, None))(
         layout.memberships, jnp.asarray(survivors), None
     )
     for own, several in ((limits, found), ([None] * 300, majority)):
@@ -418,3 +418,73 @@ def test_rounds_are_judged_as_by_sets(scheme):
             ]
             assert np.array_equal(got.counts[r], counts)
     assert len(set(np.asarray(found.status).tolist())) == 3
+
+
+GRAPHS = {
+    "erdos_renyi": lambda: mj.graphs.erdos_renyi(6, 0.5),
+    "harary": lambda: mj.graphs.harary(6, 2),
+}
+
+
+@pytest.mark.parametrize("name", GRAPHS)
+@pytest.mark.parametrize("fidelity", ["sets", "array"])
+def test_rounds_over_drawn_graphs_are_those_of_real_messages(name, fidelity):
+    """The ends of the range are coded without a draw, so all bits must agree."""
+    rng = np.random.default_rng(len(name))
+    updates = rng.choice(np.float32([-1, 1]), (6, 7))
+    ids = np.asarray([21, 3, 50, 8, 20, 4])
+    model = GRAPHS[name]()
+    rule = mj.secagg.graph_rule(model, 60)
+    average = segment_average(_layout(), RANGE, fidelity=fidelity, rule=rule)
+    state = average.init()
+    statuses = []
+    for index in range(6):
+        drawn = jax.random.key(index)
+        survivors = np.ones((5, 6), bool)
+        survivors[1:] = rng.random((4, 6)) < 0.95
+        survivors = np.logical_and.accumulate(survivors)
+        by_id = np.asarray(model.sample(drawn))
+        # the neighbours of the clients in ascending order
+        places = [sorted(ids).index(client) for client in ids]
+        graph = np.asarray([[by_id[i, j] for j in places] for i in places])
+        degrees = graph.sum(axis=1)
+        out, state = average.aggregate(
+            jax.random.key(99),
+            state,
+            on_device(updates),
+            on_device(ids),
+            on_device(survivors),
+            assignment_key=drawn,
+        )
+        real = hetero.aggregate(
+            0,
+            updates,
+            _layout(),
+            RANGE,
+            survivors=survivors,
+            thresholds=np.maximum((degrees + 1) // 2 + 1, 2),
+            adjacency=graph,
+            fidelity="real",
+        )
+        assert int(out.status) == real.status
+        assert out.block_status.tolist() == real.block_status.tolist()
+        assert out.counts.tolist() == real.counts.tolist()
+        assert out.summed.tolist() == real.summed.tolist()
+        assert np.array_equal(out.update, real.update)
+        statuses.append(real.status)
+    assert mj.Status.OK in statuses
+    assert len(set(statuses)) > 1
+
+
+def test_a_rule_over_slots_has_its_own_thresholds():
+    rule = mj.secagg.graph_rule(mj.graphs.harary(6, 2), 60)
+    with pytest.raises(mj.ConfigurationError, match="`threshold` must not be set"):
+        segment_average(_layout(), RANGE, rule=rule, threshold=3)
+    bounded = segment_average(_layout(), RANGE, rule=rule, clip_norm=0.5)
+    assert bounded.rule is rule
+    small = mj.secagg.graph_rule(mj.graphs.harary(5, 2), 60)
+    with pytest.raises(mj.ConfigurationError, match="`rule` must be over the layout's"):
+        segment_average(_layout(), RANGE, rule=small)
+    parts = mj.secagg.graph_rule(mj.graphs.harary(6, 2), 60, policy="abort", blocks=2)
+    with pytest.raises(mj.ConfigurationError, match='policy "ignore"'):
+        segment_average(_layout(), RANGE, rule=parts)

@@ -389,7 +389,7 @@ def drawn_config(number: int) -> TrainConfig | None:
                 rng.choice([1.0, 2.0, 5.0]) for _ in range(rng.randint(1, 4))
             ),
             combine=combine,
-            trim=rng.choice([0.1, 0.25, 0.35, 0.4]),
+            trim=rng.choice([0.1, 0.35, 0.4]) if combine == "trimmed" else 0.25,
             attack="sign_flip" if is_attacked else "none",
             num_byzantine=rng.randint(1, 2) if is_attacked else 0,
             allow_small_groups=rng.random() < 0.2,
@@ -525,3 +525,91 @@ def test_every_printed_word_of_random_studies(part: int) -> None:
             seen += 1
         if seen == 10:
             return
+
+
+# ---- over sparse graphs
+
+
+def settings_over(graph: str, rate: float) -> TrainConfig:
+    number: dict[str, Any] = {"degree": 4}
+    if graph == "erdos_renyi":
+        number = {"connection_probability": 0.45}
+    return TrainConfig(
+        rounds=12,
+        scheme="uniform",
+        population=PopulationConfig(num_clients=14, cohort_size=10),
+        protocol=ProtocolConfig(
+            graph=graph, threshold="majority", step_dropout_rate=rate, **number
+        ),
+        hetero=SegmentConfig(segments="mc", group_levels=(2, 4, 8), combine="median"),
+    )
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("graph", "rate"), [("erdos_renyi", 0.0), ("erdos_renyi", 0.03), ("harary", 0.03)]
+)
+def test_sums_over_sparse_graphs_are_those_of_real_messages(
+    graph: str, rate: float
+) -> None:
+    config = settings_over(graph, rate)
+    played = played_rounds(config)
+    assert played.segments is not None
+    assert played.rounds is not None
+    layout, order = played.segments.layout, played.segments.order
+    model: Any = (
+        mj.graphs.erdos_renyi(10, 0.45)
+        if graph == "erdos_renyi"
+        else mj.graphs.harary(10, 4)
+    )
+    facts = played.segment_facts
+    parts = 0
+    for number, survivors in enumerate(played.survivors):
+        clients = [c for c in order.tolist() if survivors[0, c]]
+        if not clients:
+            continue
+        assert played.rounds.assignment_keys is not None
+        drawn = np.asarray(model.sample(played.rounds.assignment_keys[number]))
+        places = [sorted(clients).index(client) for client in clients]
+        near = drawn[np.ix_(places, places)]
+        limits = np.maximum((near.sum(axis=1) + 1) // 2 + 1, 2)
+        real = mj.protocol.run(
+            np.zeros((len(clients), DIM), np.uint32),
+            near,
+            survivors[:, clients],
+            limits,
+            plan=layout.plan,
+        )
+        expected: list[set[frozenset[int]]] = [set() for _ in layout.bounds]
+        for row, block in zip(real.learned, real.learned_block, strict=True):
+            members = frozenset(np.asarray(clients)[row].tolist())
+            expected[layout.blocks[block].segment].add(members)
+        for segment, sums in enumerate(expected):
+            here = played.sums.rounds[segment] == number
+            rows = played.sums.participation[segment][here]
+            assert {frozenset(np.flatnonzero(row).tolist()) for row in rows} == sums
+            assert len(rows) == len(sums)
+        mean = set(np.asarray(clients)[real.summed].tolist())
+        is_ok = real.status == mj.Status.OK
+        summed = np.flatnonzero(played.history.participation[number]).tolist()
+        assert set(summed) == (mean if is_ok else set())
+        parts += not real.is_private
+        level = facts["privacy_level_by_round"][number]
+        if not is_ok:
+            assert np.isnan(level)
+            continue
+        group = {clients[slot]: g for g, c in enumerate(layout.columns) for slot in c}
+        present = {group[client] for client in mean}
+        worst = 0
+        for size in range(1, len(present)):
+            for union in itertools.combinations(sorted(present), size):
+                inside = {client for client in mean if group[client] in union}
+                # learnt where no sum is partly inside
+                whole = [
+                    all(s <= inside or not s & inside for s in sums)
+                    for sums in expected
+                ]
+                worst = max(worst, sum(whole))
+        assert level == pytest.approx(1 - worst / len(expected))
+    if graph == "erdos_renyi":
+        assert parts

@@ -83,6 +83,8 @@ WORDS = ["--num-clients", "24", "--cohort-size", "12", "--dropout-rates", "0.1",
             "`client_rates` must be positive",
         ),
         (SegmentConfig("mc", trim=0.5), r"`trim` must lie in \[0, 0.5\)"),
+        (SegmentConfig("mc", trim=0.1), "`trim` must not be set unless --combine is"),
+        (SegmentConfig(trim=0.1), "`trim` must not be set without --segments"),
         (
             SegmentConfig("mc", attack="wrong_pads"),
             "`num_byzantine` must be at least 1 with an",
@@ -163,7 +165,6 @@ def test_segments_that_make_no_sense_are_refused(
             {"aggregation": AggregationConfig(weighted=True)},
             "`weighted` must not be set",
         ),
-        ({"protocol": ProtocolConfig("harary", degree=4)}, "`graph` must be complete"),
         (
             {"protocol": ProtocolConfig(split_policy="abort")},
             "`split_policy` must be ignore",

@@ -176,6 +176,10 @@ def guaranteed_privacy(
         return 1
     if segments is None or segments.is_plain or k is None:
         return max(target, stated)
+    # within a block of clients that sum a segment, only graphs over blocks of clients
+    # are sure to join mates
+    if not graph.row.is_complete and not graph.row.fields:
+        return 1
     columns = zip(segments.column_sizes(k, block), segments.cuts, strict=True)
     # each subgroup of a group must hold whole blocks too
     holds = all(size % (cut * block) == 0 for size, cut in columns)

@@ -8,16 +8,17 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
 
+import jax
 import numpy as np
 
-from mrsa_jax import graphs, hetero, quantize
+from mrsa_jax import graphs, hetero, quantize, secagg
 from mrsa_jax._core.status import Status, ThresholdRule
 from mrsa_jax._core.streams import Stream, as_key, fold
 from mrsa_jax.availability import assign_rates
-from mrsa_jax.secagg.thresholds import before_graphs
+from mrsa_jax.secagg.thresholds import before_graphs, in_graphs
 from mrsa_jax.selection import Selector
 from mrsa_jax.study.runs import _trial
 from mrsa_jax.study.runs._build import build_noise, sizes_of
@@ -84,7 +85,8 @@ class SegmentStudy:
         order: int[N], clients as slots are filled: by rate, blocks of the selection
             together where groups can hold them whole.
         rates: float64[N], bits per second.
-        threshold: t, or None for majorities.
+        threshold: t, or None for majorities, or those of `rule`.
+        rule: Draws each round's graph; None for the complete graph.
     """
 
     config: SegmentConfig
@@ -92,6 +94,7 @@ class SegmentStudy:
     order: np.ndarray
     rates: np.ndarray
     threshold: int | None
+    rule: secagg.GraphRule | None = None
 
     def aggregator(
         self, secret_seed: bytes, aggregation: AggregationConfig, clip_rule: Any = None
@@ -108,6 +111,7 @@ class SegmentStudy:
             clip_rule=clip_rule,
             noise=self.noise(aggregation),
             clip_norm=aggregation.clip_norm,
+            rule=self.rule,
         )
 
     def noise(self, aggregation: AggregationConfig) -> Any:
@@ -141,40 +145,60 @@ class SegmentStudy:
         return np.asarray(self.order[cohort[self.order]])
 
     def play(
-        self, survivors: np.ndarray, *, at_end: bool = False
+        self, survivors: np.ndarray, keys: Any = None, *, at_end: bool = False
     ) -> tuple[_trial.History, hetero.SegmentHistory]:
         """Return the server's knowledge of rounds, and the sums by segment.
 
         Args:
             survivors: bool[J, 5, N], V0 to V4 of each round.
+            keys: key[J], from which the graph of each round is drawn, if `rule` is set.
             at_end: As for `_trial.analyse`.
         """
-        slots = self.layout.num_participants
-        limits = None if self.threshold is None else np.full(slots, self.threshold)
         participation = np.zeros((len(survivors), survivors.shape[-1]), np.bool_)
-        sends = []
-        members = []
-        status = []
-        for summed, rows in zip(participation, survivors, strict=True):
-            # in a round without a cohort no one sends, whichever clients have the slots
-            clients = self.members(rows[0]) if rows[0].any() else self.order[:slots]
-            alive = rows[:, clients]
-            outcome = self.layout.outcome(alive, limits)
-            members.append(clients)
-            sends.append(alive[3])
-            status.append(outcome.block_status)
+        sends, members, outcomes = [], [], []
+        for summed, round_ in zip(
+            participation, self._rounds(survivors, keys), strict=True
+        ):
+            outcome = self.layout.outcome(
+                round_.alive, round_.limits, adjacency=round_.adjacency
+            )
+            members.append(round_.clients)
+            sends.append(round_.alive[3])
+            outcomes.append(outcome)
             # in place: `summed` is a row of `participation`
-            summed[clients[outcome.summed & (outcome.status == Status.OK)]] = True
+            is_summed = outcome.summed & (outcome.status == Status.OK)
+            summed[round_.clients[is_summed]] = True
         history = hetero.segment_participation(
             self.layout,
             sends,
             members=members,
-            status=status,
+            outcomes=outcomes,
             num_clients=participation.shape[1],
         )
         return analyse_segments(history, participation, at_end=at_end), history
 
-    def facts(self, survivors: np.ndarray, summed: np.ndarray) -> dict[str, Any]:
+    def _rounds(self, survivors: np.ndarray, keys: Any) -> Iterator[_Slots]:
+        """Seat each round's cohort and draw its graph."""
+        slots = self.layout.num_participants
+        for number, rows in enumerate(survivors):
+            # in a round without a cohort no one sends, whichever clients have the slots
+            clients = self.members(rows[0]) if rows[0].any() else self.order[:slots]
+            alive = rows[:, clients]
+            if self.rule is None:
+                graph = alive[0][:, None] & alive[0] & ~np.eye(slots, dtype=bool)
+                limits = in_graphs(self.threshold or "majority", "threshold", graph)
+            else:
+                drawn = _seated(self.rule, keys[number], alive[0], clients)
+                graph, limits = map(np.asarray, drawn)
+            yield _Slots(clients, alive, graph, np.broadcast_to(limits, slots))
+
+    def facts(
+        self,
+        survivors: np.ndarray,
+        summed: np.ndarray,
+        keys: Any = None,
+        sums: hetero.SegmentHistory | None = None,
+    ) -> dict[str, Any]:
         """Return variables of the groups of a study's rounds, and over all rounds.
 
         `privacy_level`, and `tolerated_byzantine` clients that the rule tolerates in
@@ -182,12 +206,17 @@ class SegmentStudy:
         client whose input arrives has sent it, and the `slowest_group` (or subgroup)
         that it is in. `expansion`: the largest bandwidth expansion factor of any
         client. A group of which no client is summed is not in its round: level and
-        tolerance are those of the matrix of the other groups.
+        tolerance are those of the matrix of the other groups. Where the graph of a
+        block is disconnected, the level is that of the groups that its parts join.
 
         Args:
             survivors: bool[J, 5, N], V0 to V4 of each round.
             summed: bool[J, N], the clients in each round's mean.
+            keys: As for `play`.
+            sums: The learnt sums by segment, as `play` returns them, if `rule` is set.
         """
+        from mrsa_jax.secagg.lists import heeded  # a simulation needs no lists
+
         layout = self.layout
         slots = layout.num_participants
         level, tolerated, seconds = np.full((3, len(survivors)), np.nan)
@@ -200,14 +229,18 @@ class SegmentStudy:
         matrix = np.asarray(layout.matrix)
         # cached: most rounds have the groups and counts of an earlier one
         level_of = functools.cache(
-            lambda groups: hetero.privacy_level(matrix, groups=groups)
+            lambda rows, groups: hetero.privacy_level(np.array(rows), groups=groups)
         )
         tolerated_of = functools.cache(
             lambda counts: tolerated_by_rule(self.config, matrix, counts)
         )
-        for number, rows in enumerate(survivors):
-            members = self.members(rows[0])
-            is_sent = self._sends(rows)[members]
+        planned = tuple(map(tuple, matrix.tolist()))
+        for number, round_ in enumerate(self._rounds(survivors, keys)):
+            members = round_.clients
+            heeds = heeded(
+                self.layout.plan, round_.adjacency, round_.alive, round_.limits
+            )
+            is_sent = heeds.survivors[3]
             if is_sent.any():
                 taken = np.where(is_sent, equal.bits / self.rates[members], 0.0)
                 seconds[number] = taken.max()
@@ -216,7 +249,13 @@ class SegmentStudy:
             if is_summed.any():
                 # the clients of each group in the sum
                 counts = np.bincount(group_of, is_summed, len(layout.columns))
-                level[number] = level_of(tuple(np.flatnonzero(counts).tolist()))
+                groups = tuple(np.flatnonzero(counts).tolist())
+                learnt = planned
+                if sums is not None and self.rule is not None:
+                    column_of = np.full(survivors.shape[-1], -1)
+                    column_of[members] = group_of
+                    learnt = learnt_matrix(sums, number, column_of, len(counts))
+                level[number] = level_of(learnt, groups)
                 tolerated[number] = tolerated_of(tuple(counts.astype(int).tolist()))
         return {
             # fmin skips nan, the rounds without a sum
@@ -234,17 +273,47 @@ class SegmentStudy:
             "expansion": float(equal.expansion.max()),
         }
 
-    def _sends(self, rows: np.ndarray) -> np.ndarray:
-        """Return the clients whose inputs arrive, bool[N].
 
-        These are V3, unless so many were lost before that all of V3 refuse to send.
-        """
-        # V0, V1 and V2: the cohort, its keys, its secret shares
-        asked, advertised, shared = rows[:3].sum(axis=1)
-        # a majority of the cohort, and never fewer than two
-        limit = max(asked // 2 + 1, 2) if self.threshold is None else self.threshold
-        refuses = shared < limit <= advertised
-        return np.zeros_like(rows[3]) if refuses else rows[3]
+class _Slots(NamedTuple):
+    """The slots of a round: clients, V0 to V4, the graph and its thresholds."""
+
+    clients: np.ndarray
+    alive: np.ndarray
+    adjacency: np.ndarray
+    limits: np.ndarray
+
+
+@jax.jit
+def _seated(rule: secagg.GraphRule, key: Any, cohort: Any, members: Any) -> Any:
+    return rule.seated(key, cohort, members)
+
+
+def learnt_matrix(
+    sums: hetero.SegmentHistory, number: int, group_of: np.ndarray, num_groups: int
+) -> tuple[tuple[int, ...], ...]:
+    """Return a round's segment matrix as its learnt sums have it.
+
+    Two groups have one label in a segment if a learnt sum, or a chain of them, joins
+    them. So a set of groups has a learnt sum in a segment if it parts no label.
+
+    Args:
+        sums: The learnt sums by segment.
+        number: The round, of which every block was learnt.
+        group_of: int[N], the group of each client in the round; -1 for no group.
+        num_groups: G.
+    """
+    matrix = []
+    for rows, rounds in zip(sums.participation, sums.rounds, strict=True):
+        label = list(range(num_groups))
+        for row in rows[rounds == number]:
+            joined = {label[group] for group in np.unique(group_of[row]).tolist()}
+            first = min(joined)
+            label = [first if name in joined else name for name in label]
+        alone = [label.count(name) == 1 for name in label]
+        matrix.append(
+            tuple(-1 if a else name for name, a in zip(label, alone, strict=True))
+        )
+    return tuple(matrix)
 
 
 def tolerated_by_rule(
@@ -284,11 +353,13 @@ def build_segments(
     dim: int,
     threshold: int | ThresholdRule | None,
     modulus_bits: int | None = None,
+    rule: secagg.GraphRule | None = None,
 ) -> SegmentStudy | None:
     """Return a scheme's groups and segments; None if the study has none.
 
-    With noise the rings of all blocks have `modulus_bits`; without noise they are as
-    small as sums are.
+    `rule` draws each round's graph and has its thresholds, instead of `threshold` over
+    the complete graph. With noise the rings of all blocks have `modulus_bits`; without
+    noise they are as small as sums are.
 
     Raises:
         ConfigurationError: If the update has fewer coordinates than there are segments,
@@ -298,8 +369,8 @@ def build_segments(
         return None
     size, block = sizes_of(selector)
     if size is None:
-        rule = "must be none where cohorts differ in size"
-        raise ConfigurationError(f"`segments` {rule}; got {config.segments!r}")
+        words = "must be none where cohorts differ in size"
+        raise ConfigurationError(f"`segments` {words}; got {config.segments!r}")
     sizes = config.column_sizes(size, block)
     rates = client_rates(seed, config, selector.num_clients)
     slowest = rates
@@ -320,9 +391,12 @@ def build_segments(
         allow_small_groups=config.allow_small_groups,
     )
     check_krum(config, layout)
-    everybody = graphs.complete(layout.num_participants)
-    t = before_graphs(threshold or "majority", "threshold", everybody)
-    return SegmentStudy(config, layout, order, rates, None if t is None else int(t))
+    t = None
+    if rule is None:
+        everybody = graphs.complete(layout.num_participants)
+        t = before_graphs(threshold or "majority", "threshold", everybody)
+    limit = None if t is None else int(t)
+    return SegmentStudy(config, layout, order, rates, limit, rule)
 
 
 def check_krum(config: SegmentConfig, layout: hetero.SegmentLayout) -> None:

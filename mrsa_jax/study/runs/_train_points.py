@@ -215,9 +215,7 @@ def run_points(
         }
         values |= _learnt(result, at_end=at_end)
         if played.segments is not None:
-            facts = played.segments.facts(
-                played.survivors, played.history.participation
-            )
+            facts = played.segment_facts
             names = VARIABLES["segments_of_point"]
             values |= {name: facts[name] for name in names}
         if "status" in kept:

@@ -284,11 +284,7 @@ def _dataset(
 
 def segment_variables(plays: Sequence[Played]) -> dict[str, Any]:
     """Return the variables of groups and segments in the rounds of each scheme."""
-    facts = [
-        played.segments.facts(played.survivors, played.history.participation)
-        for played in plays
-        if played.segments is not None
-    ]
+    facts = [played.segment_facts for played in plays if played.segments is not None]
     variables: dict[str, Any] = {}
     for name in facts[0]:
         dims = ("scheme", "round") if name.endswith("_by_round") else ("scheme",)

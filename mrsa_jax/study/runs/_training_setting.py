@@ -12,6 +12,7 @@ from mrsa_jax import availability, federated, secagg, selection
 from mrsa_jax._core.device import platform
 from mrsa_jax._core.memory import memory_words
 from mrsa_jax._core.round_rules import with_weights
+from mrsa_jax.graphs.registry import Graph
 from mrsa_jax.study._progress import Progress, note
 from mrsa_jax.study.runs import _build, _segments, _trial
 from mrsa_jax.study.settings import _config
@@ -23,7 +24,9 @@ def segments_of(
     config: DemoConfig | TrainConfig, selector: selection.Selector, dim: int
 ) -> _segments.SegmentStudy | None:
     """Return a scheme's groups and segments of updates of `dim` entries, or None."""
-    aggregation = config.aggregation
+    aggregation, rule = config.aggregation, None
+    if not Graph.parse(config.protocol.graph).row.is_complete:
+        rule = _build.build_rule(config.protocol, selector)
     return _segments.build_segments(
         config.seed,
         config.hetero,
@@ -31,6 +34,7 @@ def segments_of(
         dim,
         config.protocol.threshold,
         aggregation.modulus_bits if aggregation.is_noisy else None,
+        rule,
     )
 
 
@@ -81,6 +85,14 @@ class Played:
         return _survivors(self.cohorts, self.rounds)
 
     @property
+    def segment_facts(self) -> dict[str, Any]:
+        """Variables of the groups of these rounds (`SegmentStudy.facts`)."""
+        assert self.segments is not None
+        keys = None if self.rounds is None else self.rounds.assignment_keys
+        participation = self.history.participation
+        return self.segments.facts(self.survivors, participation, keys, self.sums)
+
+    @property
     def updates_sent(self) -> np.ndarray:
         """int[rounds], number of updates sent in each round that is trained."""
         is_trained = self.cohorts.any(axis=1)
@@ -126,7 +138,9 @@ def play(
         # V0: the clients that the server asked
         cohorts = np.asarray(rounds.survivors)[:, 0]
     if segments is not None:
-        history, sums = segments.play(_survivors(cohorts, rounds), at_end=at_end)
+        keys = None if rounds is None else rounds.assignment_keys
+        survivors = _survivors(cohorts, rounds)
+        history, sums = segments.play(survivors, keys, at_end=at_end)
         return Played(history, cohorts, rounds, segments=segments, sums=sums)
     if rounds is None:
         cohorts = _trial.learnt_sums(cohorts)
@@ -203,7 +217,8 @@ def as_trained(
         rounds = rounds._replace(**changed)
     cohorts = survivors[:, 0]
     if played.segments is not None:
-        history, sums = played.segments.play(survivors, at_end=at_end)
+        keys = None if rounds is None else rounds.assignment_keys
+        history, sums = played.segments.play(survivors, keys, at_end=at_end)
         return dataclasses.replace(
             played, history=history, cohorts=cohorts, rounds=rounds, sums=sums
         )

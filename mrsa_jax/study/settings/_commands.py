@@ -647,6 +647,9 @@ def check_segments(config: SegmentsConfig) -> None:
         require(not is_run, "fidelity", rule, config.fidelity)
     else:
         check_unset(config, "must not be set without --trials", "straggler_rate")
+    if not config.straggler_rate:
+        rule = "must not be set without `straggler_rate`"
+        check_unset(config, rule, "straggler_slowdown")
     if not is_run:
         rule = "must not be set without --fidelity, which runs a round"
         check_unset(config, rule, "attack")

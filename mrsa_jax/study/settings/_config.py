@@ -20,7 +20,6 @@ from typing import Annotated, Any, Literal
 from mrsa_jax._core.flags import IS_CHANCE, Seed, Several, Size, Whole, shown
 from mrsa_jax._core.status import FEWEST_IN_A_SUM
 from mrsa_jax.availability.registry import Model
-from mrsa_jax.graphs.registry import Graph
 from mrsa_jax.selection import Scheme
 from mrsa_jax.study.settings._load import to_dict
 from mrsa_jax.study.settings._tables import (
@@ -517,6 +516,7 @@ def _validate_segments(config: DemoConfig | TrainConfig, varies: bool) -> None:
             "byzantine_clients",
             "attack_strength",
             "weigh_sums",
+            "trim",
         )
         check_unset(segments, rule, *names)
         return
@@ -531,9 +531,7 @@ def _validate_segments(config: DemoConfig | TrainConfig, varies: bool) -> None:
     require(attack == "none" or not aggregation.is_noisy, "attack", rule, attack)
     rule = "must not be set with segments: their mean has no weights"
     require(not aggregation.weighted, "weighted", rule, aggregation.weighted)
-    graph, policy = config.protocol.graph, config.protocol.split_policy
-    is_complete = Graph.parse(graph).row.is_complete
-    require(is_complete, "graph", "must be complete with segments", graph)
+    policy = config.protocol.split_policy
     check_unset(config.protocol, "must not be set with segments", "whole_blocks")
     rule = "must be ignore with segments"
     require(policy == "ignore", "split_policy", rule, policy)
@@ -563,6 +561,8 @@ def validate_attack(config: SegmentConfig, num_clients: int) -> None:
     rule = "must not be set without an attack that has a strength"
     is_right = config.attack_strength is None or is_used
     require(is_right, "attack_strength", rule, config.attack_strength, attack)
+    if config.combine != "trimmed":
+        check_unset(config, "must not be set unless --combine is trimmed", "trim")
     is_used = config.combine in ("median", "trimmed", "geometric")
     rule = "must not be set unless --combine is median, trimmed or geometric"
     require(config.weigh_sums or is_used, "weigh_sums", rule, config.combine)
