@@ -219,10 +219,10 @@ def _check_scheme(scheme: str) -> None:
     name = scheme.partition(":")[0]
     load_installed("scheme", name, ROWS.keys)
     rule = (
-        "must be of a scheme that is known here: load the file that registers it with "
-        "--plugin, or install its package; `scheme`"
+        "of a card must be known here: load the file that registers it with --plugin, "
+        "or install its package"
     )
-    require(name in ROWS, "card", rule, name)
+    require(name in ROWS, "scheme", rule, name)
 
 
 def _problem(card: Card, name: str) -> str | None:

@@ -86,6 +86,7 @@ def test_a_round_of_another_form_or_not_reproducible_is_refused(name: str) -> No
         check_select(selector, "factory")
 
 
+@pytest.mark.long
 def test_the_package_s_own_rounds_keep_the_rule(
     suite_of: Callable[..., Version],
 ) -> None:
@@ -141,5 +142,5 @@ def test_names_of_the_suite_s_schemes_are_taken() -> None:
 
 def test_a_card_of_an_unknown_scheme_names_the_flag() -> None:
     card: dict[str, Any] = made() | {"scheme": "unheard"}
-    with pytest.raises(mj.ConfigurationError, match=r"--plugin.*`scheme`.*unheard"):
+    with pytest.raises(mj.ConfigurationError, match=r"`scheme` .*--plugin.*unheard"):
         verify_card(card)
