@@ -1,4 +1,4 @@
-"""List by name the readers of files, settings and shared generators.
+"""List by name the readers of files, settings, clocks and shared generators.
 
 A list can only hold what is common: a reader that is not in it counts as its library
 does, by its name and the library's version.
@@ -16,7 +16,7 @@ _OUTSIDE = frozenset(
         "builtins": "open input eval exec __import__",
         "io": "open open_code FileIO",
         "os": "environ environb getenv getenvb getcwd getcwdb listdir scandir walk"
-        " fwalk stat lstat open read popen system getlogin",
+        " fwalk urandom getrandom getpid stat lstat open read popen system getlogin",
         "os.path": "exists lexists isfile isdir getsize getmtime",
         "sys": "argv modules path stdin",
         "glob": "glob iglob",
@@ -27,6 +27,9 @@ _OUTSIDE = frozenset(
         "runpy": "run_path run_module",
         "subprocess": "run Popen call check_call check_output getoutput"
         " getstatusoutput",
+        "time": "time time_ns localtime gmtime ctime",
+        "uuid": "uuid1 uuid4",
+        "secrets": "choice randbelow randbits token_bytes token_hex token_urlsafe",
         "socket": "socket create_connection",
         "urllib.request": "urlopen urlretrieve",
         "sqlite3": "connect",
@@ -59,7 +62,7 @@ _OUTSIDE = frozenset(
         "matplotlib.pyplot": "imread",
         "requests": "get post request Session",
         # draws from a generator that the whole process shares
-        "random": "random uniform randint choice choices sample shuffle randrange"
+        "random": "SystemRandom random uniform randint choice choices sample shuffle randrange"
         " getrandbits gauss normalvariate betavariate expovariate triangular randbytes",
         "numpy.random": "rand randn randint random random_sample choice shuffle"
         " permutation normal uniform standard_normal exponential poisson binomial beta"
@@ -67,7 +70,7 @@ _OUTSIDE = frozenset(
     }.items()
     for name in names.split()
 )
-"""Readers of files, the environment, the command line, or a shared generator."""
+"""Readers of files, the environment, the command line, a clock, or randomness."""
 READING_METHODS = frozenset(("read_text", "read_bytes", "iterdir", "rglob"))
 """Methods of paths, which no other common class has."""
 PATH_METHODS = READING_METHODS | {

@@ -7,12 +7,14 @@ nothing else.
 
 from __future__ import annotations
 
+import re
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
+import numpy as np
 from jaxtyping import Array, Bool, Int32, Key
 
 from mrsa_jax._core.registry import check_pytree
-from mrsa_watch._base.errors import require
+from mrsa_watch._base.errors import ConfigurationError, MrsaError, require
 from mrsa_watch._base.values import by_value
 
 
@@ -89,6 +91,73 @@ def check_selector(selector: Any) -> Selector:
     )
     check_pytree(selector, "selector")
     return selector
+
+
+def check_select(selector: Selector, argument: str) -> None:
+    """Raise if a round of a selector is not of the stated form, or not reproducible.
+
+    The round is traced twice, without computing it: a clock, a random number or a
+    counter that Python code reads makes two different programs.
+
+    Raises:
+        ConfigurationError: With the argument, by which the selector is made.
+    """
+    import jax
+
+    first, second = (_traced(selector, argument) for _ in range(2))
+    n = selector.num_clients
+    cohort, state, start = first[1]
+    rule = f"must make a selector whose `select` returns bool[{n}] and a state"
+    require(_form(cohort) == ("bool", (n,)), argument, rule, _form(cohort))
+    rule = "must make a selector whose `select` returns a state as `init` returns it"
+    forms = [jax.tree.map(_form, one) for one in (state, start)]
+    require(forms[0] == forms[1], argument, rule, *forms)
+    rule = (
+        "must make a selector whose `select` does the same in each round: it must read "
+        "no clock, and keep nothing but its state"
+    )
+    require(first[0] == second[0], argument, rule, selector)
+
+
+def _traced(selector: Selector, argument: str) -> tuple[list[object], Any]:
+    """Return the program of a round with its constants, and the forms of its results."""
+    import jax
+
+    def play(key: Any, available: Any) -> Any:
+        start = selector.init()
+        result = selector.select(key, start, available)
+        if not (isinstance(result, tuple) and len(result) == 2):
+            raise ValueError("`select` must return a cohort and a state")
+        return *result, start
+
+    n = selector.num_clients
+    shapes = jax.eval_shape(lambda: (jax.random.key(0), jax.numpy.zeros(n, bool)))
+    try:
+        program, forms = jax.make_jaxpr(play, return_shape=True)(*shapes)
+    except MrsaError:
+        raise
+    except Exception as error:  # a user's code raises what it likes
+        raise ConfigurationError(
+            f"`{argument}` must make a selector that plays a round; it raised "
+            f"{type(error).__name__}: {error}"
+        ) from error
+    # addresses of functions differ, and say nothing
+    text = re.sub("0x[0-9a-f]+", "", str(program))
+    return [text, *(_bytes(constant) for constant in program.consts)], forms
+
+
+def _bytes(constant: Any) -> bytes | None:
+    """Return the bytes of an array; None of one that has no value yet, or is a key."""
+    import jax
+
+    is_key = jax.dtypes.issubdtype(constant.dtype, jax.dtypes.prng_key)
+    if is_key or isinstance(constant, jax.core.Tracer):
+        return None
+    return np.asarray(constant).tobytes()
+
+
+def _form(array: Any) -> tuple[str, tuple[int, ...]]:
+    return str(array.dtype), tuple(array.shape)
 
 
 def cohort_size_of(selector: Selector) -> int | None:

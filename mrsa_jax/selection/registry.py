@@ -463,9 +463,10 @@ def register(
         papers,
         nouns="schemes",
         given=arguments,
-        taken=BUILT_IN,
+        taken=(*BUILT_IN, *OF_OTHERS),
         depends=depends,
     )
+    checked: set[tuple[Any, ...]] = set()
 
     def by_user(*given: Any) -> Any:
         try:
@@ -478,7 +479,7 @@ def register(
             raise
 
     def build(num_clients: int, cohort_size: int, *parameters: Any) -> Any:
-        from mrsa_jax._core.selector import check_selector
+        from mrsa_jax._core.selector import check_select, check_selector
 
         built = made(by_user, "a selector", num_clients, cohort_size, *parameters)
         selector = check_selector(built)
@@ -488,6 +489,10 @@ def register(
             f"must make a selector over {num_clients} clients",
             selector.num_clients,
         )
+        # a study builds it often
+        if (num_clients, cohort_size, parameters) not in checked:
+            check_select(selector, "factory")
+            checked.add((num_clients, cohort_size, parameters))
         return selector
 
     ROWS[name] = Row(

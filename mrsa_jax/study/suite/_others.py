@@ -169,6 +169,8 @@ OTHERS: dict[str, tuple[Callable[..., Any], str, str]] = {
 def register_others() -> None:
     """Register the three rules, which the suite compares with those of the package."""
     for name, (factory, label, paper) in OTHERS.items():
-        if name not in ROWS:
+        if name not in OF_OTHERS:
+            rule = "must be none of the suite's own schemes"
+            require(name not in ROWS, "name", rule, name)
             register(name, factory, label=label, papers=paper, depends=())
             OF_OTHERS.add(name)

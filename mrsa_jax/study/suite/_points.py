@@ -12,9 +12,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from mrsa_jax import attacks, dp, privacy, selection
+from mrsa_jax._core.selector import cohort_size_of
 from mrsa_jax._core.statistics import memory_kernel
 from mrsa_jax._core.streams import Stream, as_key, host_generator
 from mrsa_jax.privacy.summary import what_never_changes
+from mrsa_jax.selection.registry import BUILT_IN, OF_OTHERS, ROWS
 from mrsa_jax.study.runs import _build, _train_points, _trial
 from mrsa_jax.study.runs._simulate_points import simulate_bytes
 from mrsa_jax.study.runs._training_setting import lossy_rounds
@@ -28,6 +30,7 @@ from mrsa_jax.study.suite._scenarios import (
     load_version,
 )
 from mrsa_jax.study.suite._training import Curve, curves_of
+from mrsa_watch._base.errors import require
 
 _NODES = 100  # branches of each integer program on whole-number values
 _DRAWS = 2  # of all values
@@ -203,10 +206,44 @@ def _played(
     rule = _build.build_rule(simulation.protocol, selector)
     if rule is None:
         shape = simulation.seed, selector, online, simulation.rounds
-        rows = _trial.learnt_sums(selection.rollout(*shape))
+        cohorts = np.asarray(selection.rollout(*shape))
+        _check_cohorts(cohorts, simulation, selector, cohort_size_of(selector))
+        rows = _trial.learnt_sums(cohorts)
         return Sums(rows, np.arange(len(rows)), rows)
     played = lossy_rounds(simulation, selector, online, rule)
-    return Sums(*selection.learnt_rows(played), np.asarray(played.participation))
+    participation = np.asarray(played.participation)
+    _check_cohorts(participation, simulation, selector, None)
+    return Sums(*selection.learnt_rows(played), participation)
+
+
+def _check_cohorts(
+    cohorts: np.ndarray,
+    simulation: SimulateConfig,
+    selector: selection.Selector,
+    size: int | None,
+) -> None:
+    """Raise if a user's scheme selects offline clients, or another number than K.
+
+    Args:
+        cohorts: bool[J, N].
+        simulation: Its settings.
+        selector: The scheme.
+        size: K, if each round has K clients or none.
+    """
+    (scheme,) = simulation.schemes
+    own = {*ROWS} - {*BUILT_IN, *OF_OTHERS}
+    if not own & {*scheme.split(":")}:
+        return
+    every = selection.bernoulli(selector.num_clients, 1.0)
+    online, _ = _build.build_online(simulation.seed, simulation.population)
+    available = selection.rollout(simulation.seed, every, online, len(cohorts))
+    offline = int((cohorts & ~np.asarray(available)).sum())
+    require(offline == 0, "scheme", "must select online clients only", scheme)
+    sizes = cohorts.sum(axis=1)
+    rule = f"must select {size} clients or none, as its `cohort_size` states"
+    require(
+        size is None or bool(np.isin(sizes, (0, size)).all()), "scheme", rule, scheme
+    )
 
 
 def _chosen_by_server(

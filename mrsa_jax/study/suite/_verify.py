@@ -13,6 +13,8 @@ from typing import Any
 import numpy as np
 
 from mrsa_jax._core.floats import usual_floats
+from mrsa_jax._core.registry import load_installed
+from mrsa_jax.selection.registry import ROWS
 from mrsa_jax.study._progress import Progress, checked_progress
 from mrsa_jax.study.suite import _points
 from mrsa_jax.study.suite._card import (
@@ -191,6 +193,7 @@ def fresh_seeds(
 def _stated(card: Card, version: Version) -> Iterator[Difference]:
     """Compare all that needs no simulation."""
     yield from _differing("suite_sha256", card["suite_sha256"], version.digest)
+    _check_scheme(card["scheme"])
     yield from _differing("label", card["label"], label_of(version, card["scheme"]))
     for name, scenario in scenarios_of(card, version).items():
         figures = version_figures(version, name)
@@ -209,6 +212,17 @@ def _stated(card: Card, version: Version) -> Iterator[Difference]:
             yield from _differing(f"{path}.word", stated["word"], about.word)
             for part, value in summary_of(stated["values"]).items():
                 yield from _differing(f"{path}.{part}", stated[part], value, _ROUNDING)
+
+
+def _check_scheme(scheme: str) -> None:
+    """Raise if no loaded code has the scheme of a card."""
+    name = scheme.partition(":")[0]
+    load_installed("scheme", name, ROWS.keys)
+    rule = (
+        "of a card must be known here: load the file that registers it with --plugin, "
+        "or install its package"
+    )
+    require(name in ROWS, "scheme", rule, name)
 
 
 def _problem(card: Card, name: str) -> str | None:
