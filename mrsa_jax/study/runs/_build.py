@@ -178,7 +178,8 @@ def guaranteed_privacy(
         return max(target, stated)
     # within a block of clients that sum a segment, only graphs over blocks of clients
     # are sure to join mates
-    if not graph.row.is_complete and not graph.row.fields:
+    graph = Graph.parse(protocol.graph).row
+    if not graph.is_complete and not graph.fields:
         return 1
     columns = zip(segments.column_sizes(k, block), segments.cuts, strict=True)
     # each subgroup of a group must hold whole blocks too
