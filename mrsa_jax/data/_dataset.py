@@ -12,12 +12,11 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-import jax
 import numpy as np
 from jaxtyping import Float32, Int
 
 from mrsa_jax._core.arrays import on_device
-from mrsa_jax._core.pytrees import static
+from mrsa_jax._core.pytrees import static, told_apart
 from mrsa_jax._core.traced import needs_values
 from mrsa_watch._base.errors import check_count, check_number, require
 from mrsa_watch._base.html import brief, finding
@@ -117,7 +116,7 @@ def _check_images(name: str, inputs: np.ndarray) -> None:
 
 # A sample that many clients share (Multi-RoundSecAgg's globally shared set) is stored
 # once.
-@jax.tree_util.register_dataclass
+@told_apart
 @dataclasses.dataclass(frozen=True)
 @by_value
 class ClientData:

@@ -20,6 +20,7 @@ from jax.sharding import Mesh
 from mrsa_jax._core.arrays import on_device
 from mrsa_jax._core.batches import at_once
 from mrsa_jax._core.mesh import checked_mesh
+from mrsa_jax._core.pytrees import kept_apart
 from mrsa_jax._core.traced import needs_values
 from mrsa_jax.data import ClientData
 from mrsa_jax.federated._checkpoint import Checkpoints
@@ -144,7 +145,7 @@ def _runs(
     seeds: list[Any], trainings: list[Training], callback: Callback | None
 ) -> list[Run]:
     first = trainings[0]
-    kind: Any = jax.tree.structure(first.trainer)
+    kind: Any = jax.tree.structure(kept_apart(first.trainer))
     # a test set that several share is prepared once
     tests: dict[tuple[int, ...], Any] = {}
     runs = []
@@ -152,7 +153,8 @@ def _runs(
         models = training.model, first.model
         rule = "must all train one model"
         require(models[0] == models[1], "trainings", rule, *models)
-        is_same_kind = bool(jax.tree.structure(training.trainer) == kind)
+        own: Any = jax.tree.structure(kept_apart(training.trainer))
+        is_same_kind = bool(own == kind)
         rule = (
             "must have trainers that differ in their numbers only (learning rate, "
             "momentum)"

@@ -23,6 +23,7 @@ from jax.sharding import Mesh
 from mrsa_jax._core.batches import at_once, within_memory
 from mrsa_jax._core.forms import chosen_form
 from mrsa_jax._core.mesh import checked_mesh
+from mrsa_jax._core.pytrees import kept_apart
 from mrsa_jax.data import ClientData
 from mrsa_jax.federated._checkpoint import Checkpoints
 from mrsa_jax.federated._evaluate import evaluation
@@ -450,6 +451,6 @@ class Programs:
 
 
 def _fixed(run: Run) -> Fixed:
-    return Fixed(
-        run.key, run.training.trainer, run.training.aggregator, run.coordinates
-    )
+    training = run.training
+    trainer, aggregator = map(kept_apart, (training.trainer, training.aggregator))
+    return Fixed(run.key, trainer, aggregator, run.coordinates)

@@ -21,7 +21,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float32, Integer, Key
 
 from mrsa_jax._core.arrays import are_finite, check_thresholds, on_device
-from mrsa_jax._core.pytrees import pytree, static
+from mrsa_jax._core.pytrees import kept_apart, pytree, static
 from mrsa_jax._core.status import Status
 from mrsa_jax._core.streams import Stream, fold
 from mrsa_jax._core.traced import is_traced, needs_values
@@ -190,7 +190,8 @@ class SegmentAverage:
         if self.rule is not None:
             if assignment_key is None:
                 assignment_key = fold(key, int(Stream.ASSIGNMENT))
-            adjacency, limits = _neighbours(self.rule, assignment_key, alive[0], ids)
+            apart = kept_apart(self.rule)
+            adjacency, limits = _neighbours(apart, assignment_key, alive[0], ids)
         # Who is summed depends on the survivors alone, so it is known before any code
         # is; noise needs it to count the sums that wrap.
         round_ = judge(self.layout.memberships, alive, limits, adjacency)

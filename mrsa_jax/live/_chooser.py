@@ -14,6 +14,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Key
 
 from mrsa_jax._core.arrays import on_device
+from mrsa_jax._core.pytrees import kept_apart
 from mrsa_jax._core.selector import Selector, block_size_of, check_selector, with_counts
 from mrsa_jax._core.streams import Stream, as_key, round_key, trial_key
 from mrsa_watch._base.errors import require
@@ -99,7 +100,8 @@ class Chooser:
         self, available: Collection[int]
     ) -> tuple[Bool[Array, " clients"], Any]:
         key = round_key(self._key, self.round, Stream.SELECTION)
-        return _step(self._selector, key, self._state, self._of(available))
+        selector = kept_apart(self._selector)
+        return _step(selector, key, self._state, self._of(available))
 
 
 def check_clients(clients: Sequence[Any], argument: str, chooser: Chooser) -> list[Any]:

@@ -20,7 +20,7 @@ from jaxtyping import Array, Bool, Float32, Integer, UInt32
 
 from mrsa_jax._core.array_types import PRNGKey, Whole
 from mrsa_jax._core.arrays import on_device
-from mrsa_jax._core.pytrees import pytree, static
+from mrsa_jax._core.pytrees import kept_apart, pytree, static
 from mrsa_jax._core.status import Status
 from mrsa_jax._core.streams import Stream, fold
 from mrsa_jax._core.traced import is_traced, needs_values
@@ -167,7 +167,8 @@ class RingAverage:
             else assignment_key
         )
         codes, shares, is_finite = encoded(quantizer, key, values, members)
-        round_, failed = _decide(self.rule, graph_key, alive, members, is_finite)
+        rule = kept_apart(self.rule)
+        round_, failed = _decide(rule, graph_key, alive, members, is_finite)
         clipped, summed, present = _present(alive, failed, shares, round_)
         dim, wrapped = codes.shape[1], jnp.int32(0)
         if self.total_weight is not None or weights is not None:

@@ -25,6 +25,7 @@ from mrsa_jax._core.cores import num_cores
 from mrsa_jax._core.device import platform
 from mrsa_jax._core.mesh import checked_mesh, spread, varying_like
 from mrsa_jax._core.programs import LITTLE, one_program, quick_for_little
+from mrsa_jax._core.pytrees import kept_apart
 from mrsa_jax._core.selector import Selector, check_selector
 from mrsa_jax._core.streams import (
     Seed,
@@ -227,7 +228,8 @@ def checked(
         "must have `for_clients`, `init` and `sample`",
         availability,
     )
-    schemes = selector, availability.for_clients(selector.num_clients)
+    online = availability.for_clients(selector.num_clients)
+    schemes = kept_apart(selector), kept_apart(online)
     trials = check_size(num_trials, "num_trials")
     start = check_integer(first, "first", 0, 2**31 - trials)
     return Rollout(as_key(seed), schemes, rounds, trials, start)

@@ -24,6 +24,7 @@ from mrsa_jax._core.factories import bucket
 from mrsa_jax._core.mesh import varying_like
 from mrsa_jax._core.pictures import with_picture
 from mrsa_jax._core.programs import LITTLE, one_program, quick_for_little
+from mrsa_jax._core.pytrees import kept_apart
 from mrsa_jax._core.round_rules import (
     RoundRule,
     SplitPolicy,
@@ -306,7 +307,8 @@ def rollout_rounds(
         )
         require(isinstance(rule, RoundRule), "rule", "must be a `RoundRule`", rule)
     n = selector.num_clients
-    schemes = (selector, availability.for_clients(n), steps, rule)
+    given = selector, availability.for_clients(n), steps, rule
+    schemes = tuple(map(kept_apart, given))
     row_bytes = 10 * n + 12  # survivors, who is summed, components; status and key
     start = check_integer(first, "first", 0, 2**31 - trials)
     key = as_key(seed)

@@ -18,6 +18,7 @@ import optax  # type: ignore[import-untyped]
 from jaxtyping import Array, Bool, Float32, Key
 
 from mrsa_jax._core.batches import map_tiles
+from mrsa_jax._core.pytrees import kept_apart
 from mrsa_jax._core.status import Status
 from mrsa_jax._core.streams import Stream, round_key
 from mrsa_jax.data import ClientData
@@ -178,7 +179,8 @@ class Fixed(NamedTuple):
 def trainer_at(trainer: Any, factor: Any, states: States | None = None) -> Any:
     """Return the trainer at a round's learning rate, with what clients have kept."""
     scaled = trainer if factor is None else trainer.scaled(factor)
-    return scaled if states is None else Stateful(scaled, states)
+    apart = kept_apart(scaled)
+    return apart if states is None else Stateful(apart, states)
 
 
 def aggregated(

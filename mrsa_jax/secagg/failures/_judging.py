@@ -18,6 +18,7 @@ from jaxtyping import Array, Bool, Int32, Key, UInt8, UInt32
 from mrsa_jax._core.arrays import on_device
 from mrsa_jax._core.batches import at_once
 from mrsa_jax._core.mesh import spread
+from mrsa_jax._core.pytrees import kept_apart
 from mrsa_jax._core.streams import Stream, round_key, trial_key
 from mrsa_jax.availability import StepDropout
 from mrsa_jax.graphs import GraphModel
@@ -75,6 +76,7 @@ def judge_trials(
     thresholds are majorities of the neighbourhoods.
     """
     limits = None if thresholds is None else on_device(thresholds)
+    graph, steps = kept_apart(graph), kept_apart(steps)
     if mesh is None:
         drawn = draw_arrays(graph, steps, key, jnp.uint32(first), chunk)
         judged = judge_arrays(*drawn, limits)

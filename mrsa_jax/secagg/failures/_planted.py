@@ -18,6 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Int32, Key, UInt8, UInt32
 
+from mrsa_jax._core.pytrees import kept_apart
 from mrsa_jax._core.streams import Stream, client_words, round_key, trial_key
 from mrsa_jax.availability import independent_steps
 from mrsa_jax.graphs import GraphModel
@@ -262,7 +263,7 @@ def judge_planted(
     """Judge the first `count` rounds, of which all but the free edges is given."""
     everybody_stays = independent_steps(0.0)
     drawn = draw_arrays(
-        graph, everybody_stays, key, jnp.uint32(first), len(rounds.client)
+        kept_apart(graph), everybody_stays, key, jnp.uint32(first), len(rounds.client)
     )
     return np.asarray(_judge_planted(drawn.adjacency, rounds, thresholds))[:count]
 

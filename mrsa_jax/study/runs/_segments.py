@@ -15,6 +15,7 @@ import jax
 import numpy as np
 
 from mrsa_jax import graphs, hetero, quantize, secagg
+from mrsa_jax._core.pytrees import kept_apart
 from mrsa_jax._core.status import Status, ThresholdRule
 from mrsa_jax._core.streams import Stream, as_key, fold
 from mrsa_jax.availability import assign_rates
@@ -188,7 +189,8 @@ class SegmentStudy:
                 graph = alive[0][:, None] & alive[0] & ~np.eye(slots, dtype=bool)
                 limits = in_graphs(self.threshold or "majority", "threshold", graph)
             else:
-                drawn = _seated(self.rule, keys[number], alive[0], clients)
+                rule = kept_apart(self.rule)
+                drawn = _seated(rule, keys[number], alive[0], clients)
                 graph, limits = map(np.asarray, drawn)
             yield _Slots(clients, alive, graph, np.broadcast_to(limits, slots))
 
