@@ -197,7 +197,7 @@ def duration(seconds: float) -> str:
         >>> duration(40.0), duration(400.0), duration(9000.0)
         ('40 s', '7 min', '2.5 h')
         >>> duration(3.5e6)
-        '40 days'
+        '41 days'
     """
     if seconds < 90:
         return f"{seconds:.0f} s"

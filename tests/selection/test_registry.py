@@ -114,7 +114,7 @@ def test_what_a_factory_makes_is_checked_before_any_work() -> None:
         ),
         (
             "refuses",
-            "`cohort_size` must be a multiple of the privacy target of `schemes`",
+            "factory of refuses raised: .*must be a multiple of .*; got 4 and 5",
         ),
         (
             "nothing",

@@ -313,9 +313,11 @@ class Silent:
     cohort_size: int
     num_clients: int = dataclasses.field(metadata={"static": True})
 
-    def init(self) -> Any: ...
+    def init(self) -> Any:
+        return ()
 
-    def select(self, key: Any, state: Any, available: Any) -> Any: ...
+    def select(self, key: Any, state: Any, available: Any) -> Any:
+        return available, state
 
 
 _LOOKS = ("power_of_choice:12", "minimum_separation:2:power_of_choice:12")

@@ -429,7 +429,7 @@ def test_a_registered_scheme_that_cannot_serve_stops_nothing_unless_it_is_named(
     for name, words in (
         (
             "refuses",
-            "must be a multiple of the privacy target of `schemes`; got 3 and 5",
+            "factory of refuses raised: .*must be a multiple of .*; got 3 and 5",
         ),
         ("fails", "`factory` must make a selector; .* it raised KeyError: 'nothing'"),
         ("needs", "`schemes` must be written needs:SHARE"),
