@@ -18,7 +18,7 @@ from mrsa_jax.secagg.failures import _judging
 
 # More classes than a table of programs has slots: JAX finds a program of another class
 # for about one in eight of them.
-CLASSES = 40
+CLASSES = 24
 N = 48
 
 

@@ -370,7 +370,7 @@ def test_the_package_is_a_command() -> None:
     assert done.stdout.startswith("mrsa-watch ")
 
 
-@pytest.mark.long("2-130")
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("number", "status"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)]
 )
