@@ -234,13 +234,17 @@ def sweep_page(manifest: Mapping[str, Any], results: xr.Dataset) -> str:
         manifest: Its provenance.
         results: Its data set.
     """
+    has_claims = "claim_text" in results
+    claims = _claims(results) if has_claims else ""
+    if has_claims:  # the table of claims tells their numbers
+        results = results.drop_vars("value")
     table = _points.points(results)
     config = manifest.get("config", {})
     axes = config.get("axes", ())
     swept = str(manifest.get("swept", ""))
     parts, series = _measured(results, table) if len(table) else ([], [])
-    if "claim_text" in results:
-        parts.append(Section("Claims", _claims(results)))
+    if has_claims:
+        parts.append(Section("Claims", claims))
     said = _points.sweep_sentences(results) + best_sentences(results)
     findings = Section("Findings", _page.paragraphs(said))
     sizes = " x ".join(
