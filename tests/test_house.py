@@ -25,26 +25,26 @@ PACKAGE = ROOT / "mrsa_jax"
 
 # tokens of code, of each family and of the modules beside them
 TOKENS = {
-    "_core": 34_350,
-    "attacks": 26_000,
+    "_core": 35_300,
+    "attacks": 26_150,
     "availability": 4_250,
     "bench": 11_700,
     "cli": 16_350,
-    "data": 14_100,
+    "data": 14_700,
     "design": 1_500,
     "dp": 27_900,
-    "federated": 39_450,
+    "federated": 39_500,
     "graphs": 4_950,
     "hetero": 34_650,
     "live": 1_450,
     "modular": 9_000,
     "plotting": 18_000,
-    "privacy": 93_150,
+    "privacy": 93_900,
     "protocol": 17_850,
     "quantize": 5_850,
-    "secagg": 39_850,
-    "selection": 23_900,
-    "study": 166_650,
+    "secagg": 39_900,
+    "selection": 24_050,
+    "study": 168_050,
     "": 376,
 }
 # the trees that are read together, and how they may be written
@@ -54,9 +54,9 @@ TREES = {
     "papers": ROOT / "papers",
     "benchmarks": ROOT / "benchmarks",
 }
-MOST_TOKENS = 803_600
+MOST_TOKENS = 808_500
 MOST_TOKENS_A_LINE = 9.15
-MOST = {"rulers": 0, "Any": 3_480, "vague names": 228, "odd openings": 40}
+MOST = {"rulers": 0, "Any": 3_510, "vague names": 248, "odd openings": 48}
 LEAST_COMMENTS = 0.035
 NAMES = {
     "attacks": 29, "availability": 12, "bench": 7, "data": 17, "design": 5, "dp": 13,

@@ -32,6 +32,9 @@ FAST = [
     "0.1",
     "--batch-size",
     "200",
+    # so that rounding is nothing next to an update
+    "--learning-rate",
+    "0.6",
 ]
 
 

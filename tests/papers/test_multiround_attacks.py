@@ -289,7 +289,7 @@ def test_a_printed_error_stands_beside_the_papers_own_data_alone(
     check = items._recovered(means, "x", number)
     assert check.paper.endswith("the server reconstructs all updates")
     assert ("6.715e-3" in check.paper) is is_own
-    assert check.ours == "0.0067 to 0.0069"  # of two seeds the range
+    assert check.ours == "0.0067, 0.0069"  # of each seed
 
 
 @pytest.mark.long
