@@ -349,6 +349,11 @@ def pytest_pycollect_makeitem(
     if tier is None or not isinstance(collector, pytest.Module):
         return None
     marks = [*collector.iter_markers(), *getattr(obj, "pytestmark", [])]
+    # a case of a function may have a mark of its own
+    cases = [
+        case for mark in marks if mark.name == "parametrize" for case in mark.args[1]
+    ]
+    marks += [mark for case in cases for mark in getattr(case, "marks", ())]
     return None if any(mark.name == tier for mark in marks) else []
 
 

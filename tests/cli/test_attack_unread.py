@@ -47,7 +47,10 @@ BASES: dict[str, dict[str, dict[str, Any]]] = {
         "decay": _LEAST | {"decay_rounds": (2,), "local_steps": 2},
     },
     "distinguish": {
-        "gaussian": _SHIFT | {"others": ("gaussian",), "trainings": 400, "client_size": 20},
+        "gaussian": _SHIFT | {
+            "others": ("gaussian",), "trainings": 400, "client_size": 20,
+            "schemes": ("partition",),  # in which nobody is exposed
+        },
         "trained": _SHIFT | {"others": ("trained",), "trials": 20_000},
     },
     "attribute": {
@@ -111,6 +114,9 @@ _OTHERS: dict[str, Any] = {
     "num_shadows": 40,
     "connection_probability": 0.7,
     "label_noise": 0.9,
+    "concentration": 0.5,
+    "momentum": 0.5,
+    "noise_multiplier": 2.0,
     "shards_per_client": 3,
 }
 """Another valid value of a setting; of others it follows from the type."""
@@ -167,9 +173,11 @@ def _another(settings: Any, name: str, folder: pathlib.Path) -> Any:
     if name == "mask":
         np.save(folder / "other.npy", np.arange(6) % 2 == 0)
         return folder / "other.npy"
-    if name in _OTHERS and _OTHERS[name] != value:
-        return _OTHERS[name]
-    if typing.get_origin(hint) is Literal:
+    is_choice = typing.get_origin(hint) is Literal
+    other = _OTHERS.get(name, value)
+    if other != value and (not is_choice or other in inner):
+        return other
+    if is_choice:
         return next(choice for choice in inner if choice != value)
     if typing.get_origin(hint) is tuple and typing.get_origin(inner[0]) is Literal:
         choices = typing.get_args(inner[0])
