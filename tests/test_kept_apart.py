@@ -18,7 +18,7 @@ from mrsa_jax.secagg.failures import _judging
 
 # More classes than a table of programs has slots: JAX finds a program of another class
 # for about one in eight of them.
-CLASSES = 24
+CLASSES = 16
 N = 48
 
 
@@ -124,6 +124,7 @@ def test_a_scheme_that_is_kept_apart_has_its_attributes():
     assert again.value == own
 
 
+@pytest.mark.long("OneOnline")
 @pytest.mark.parametrize("base", [OneClient, OneOnline])
 def test_each_class_plays_its_own_rounds(base):
     for place in range(CLASSES):
