@@ -16,8 +16,8 @@ from mrsa_jax._core.pytrees import kept_apart, pytree, static
 from mrsa_jax._core.selector import SelectorState
 from mrsa_jax.secagg.failures import _judging
 
-# More classes than a table of programs has slots: JAX finds a program of another class
-# for about one in eight of them.
+# JAX finds a program of another class for about one class in eight, by chance; that
+# structures differ, which prevents it, is tested without chance.
 CLASSES = 16
 N = 48
 

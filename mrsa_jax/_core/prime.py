@@ -312,9 +312,9 @@ def kernel_step(
         Basis after, and whether the rank has grown by one.
 
     Cost: two products (one if `binary`) for each entry of the basis; its shapes are
-    fixed, so it can be the body of a `lax.scan`. Accelerators make
-    one product more and no inverse, which would be ten steps of a loop: vectors of the
-    basis come out multiplied by units.
+    fixed, so it can be the body of a `lax.scan`. Accelerators make one product more and
+    no inverse, which would be ten steps of a loop: vectors of the basis come out
+    multiplied by units.
 
     Examples:
         >>> row = jnp.asarray([0, 1], jnp.uint32)
