@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import pathlib
+import platform
 import subprocess
 import sys
 from types import ModuleType
@@ -353,3 +354,33 @@ def test_machine_code_is_kept_until_what_it_is_made_of_changes(
     assert run(2, "+") == (12, False)  # a constant of a loop that it calls
     assert run(2, "-") == (8, False)  # that loop itself
     assert run(2, "-") == (8, True)
+
+
+@pytest.mark.long
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="of one kind of processor")
+@pytest.mark.parametrize(
+    ("processor", "widest"), [("cascadelake", "zmm"), ("haswell", "ymm")]
+)
+def test_vectors_are_as_wide_as_the_processors(processor: str, widest: str) -> None:
+    words = "types.uint32[::1]"
+    program = f"""
+from numba.core import types
+from mrsa_jax._core.compiled import compiled
+
+def sums(row, more):
+    for i in range(row.size):
+        row[i] += more[i]
+
+loop = compiled(sums)
+loop.compile(({words}, {words}))
+(code,) = loop.inspect_asm().values()
+print(*(name for name in ("xmm", "ymm", "zmm") if name in code))
+"""
+    ran = subprocess.run(
+        [sys.executable, "-c", program],
+        env=os.environ | {"NUMBA_CPU_NAME": processor, "NUMBA_CPU_FEATURES": ""},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert ran.stdout.split()[-1] == widest

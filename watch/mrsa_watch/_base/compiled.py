@@ -151,8 +151,21 @@ def _message(sources: Iterable[Any]) -> str:
     return f"integers must be of one kind in a compiled loop; {', '.join(met)} meet"
 
 
+# LLVM takes half of the width of AVX-512 on Intel's processors, which were slower with
+# all of it when that was decided. Where there is no AVX-512 this asks for nothing.
+_VECTORS = '"prefer-vector-width"="512"'
+
+
 class _Loop(JITCodeLibrary):
     """Code that is optimised once: as a whole, after all of its parts are in it."""
+
+    def add_ir_module(self, ir_module: Any) -> None:
+        """Add functions, whose vectors are as wide as the processor's."""
+        for function in ir_module.functions:
+            if not function.is_declaration:
+                # llvmlite's own `add` knows only attributes without a value
+                set.add(function.attributes, _VECTORS)
+        super().add_ir_module(ir_module)
 
     def _optimize_functions(self, ll_module: Any) -> None:
         ll_module.data_layout = self._codegen._data_layout
