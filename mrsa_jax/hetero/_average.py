@@ -21,7 +21,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float32, Integer, Key
 
 from mrsa_jax._core.arrays import are_finite, check_thresholds, on_device
-from mrsa_jax._core.pytrees import kept_apart, pytree, static
+from mrsa_jax._core.pytrees import pytree, static
 from mrsa_jax._core.status import Status
 from mrsa_jax._core.streams import Stream, fold
 from mrsa_jax._core.traced import is_traced, needs_values
@@ -190,8 +190,7 @@ class SegmentAverage:
         if self.rule is not None:
             if assignment_key is None:
                 assignment_key = fold(key, int(Stream.ASSIGNMENT))
-            apart = kept_apart(self.rule)
-            adjacency, limits = _neighbours(apart, assignment_key, alive[0], ids)
+            adjacency, limits = self.rule.seated(assignment_key, alive[0], ids)
         # Who is summed depends on the survivors alone, so it is known before any code
         # is; noise needs it to count the sums that wrap.
         round_ = judge(self.layout.memberships, alive, limits, adjacency)
@@ -292,13 +291,6 @@ def _joined(parts: list[Any], widest: int) -> tuple[Array, Array, Counted]:
         joined(*wrapped, axes=0),
     )
     return joined(*updates, axes=0), joined(*tables, axes=2), counts
-
-
-@jax.jit
-def _neighbours(
-    rule: GraphRule, key: Key[Array, ""], cohort: Array, ids: Array
-) -> tuple[Array, Array]:
-    return rule.seated(key, cohort, ids)
 
 
 @jax.jit

@@ -12,13 +12,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Int32, Key
 
 from mrsa_jax._core.arrays import on_device
-from mrsa_jax._core.pytrees import pytree, static
+from mrsa_jax._core.pytrees import kept_apart, pytree, static
 from mrsa_jax._core.round_rules import (
     LearntRound,
     SplitPolicy,
@@ -111,15 +112,7 @@ class GraphRule:
             cohort: The slots of those who were asked.
             members: Global client ids by slot; an empty slot may hold any.
         """
-        last = jnp.iinfo(jnp.int32).max
-        order = jnp.argsort(jnp.where(cohort, members, last), stable=True)
-        places = jnp.argsort(order)
-        adjacency = self.graph.sample(key)[places][:, places]
-        adjacency = adjacency & cohort[:, None] & cohort[None, :]
-        limits = self.threshold
-        if limits is not None and jnp.ndim(limits):
-            return adjacency, limits[places]
-        return adjacency, self.thresholds(adjacency)
+        return _seated(kept_apart(self), key, cohort, members)
 
     def decide(
         self,
@@ -258,3 +251,21 @@ def graph_rule(
     bounds = None if limits is None else on_device(limits)
     labels, split_policy = block_labels(blocks, clients), check_policy(policy)
     return GraphRule(graph, bounds, labels, split_policy, bool(keeps_blocks))
+
+
+@jax.jit
+def _seated(
+    rule: GraphRule,
+    key: Key[Array, ""],
+    cohort: Bool[Array, " slots"],
+    members: Int32[Array, " slots"],
+) -> tuple[Bool[Array, "slots slots"], Int32[Array, " slots"]]:
+    last = jnp.iinfo(jnp.int32).max
+    order = jnp.argsort(jnp.where(cohort, members, last), stable=True)
+    places = jnp.argsort(order)
+    adjacency = rule.graph.sample(key)[places][:, places]
+    adjacency = adjacency & cohort[:, None] & cohort[None, :]
+    limits = rule.threshold
+    if limits is not None and jnp.ndim(limits):
+        return adjacency, limits[places]
+    return adjacency, rule.thresholds(adjacency)

@@ -11,11 +11,9 @@ import functools
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
-import jax
 import numpy as np
 
 from mrsa_jax import graphs, hetero, quantize, secagg
-from mrsa_jax._core.pytrees import kept_apart
 from mrsa_jax._core.status import Status, ThresholdRule
 from mrsa_jax._core.streams import Stream, as_key, fold
 from mrsa_jax.availability import assign_rates
@@ -189,8 +187,7 @@ class SegmentStudy:
                 graph = alive[0][:, None] & alive[0] & ~np.eye(slots, dtype=bool)
                 limits = in_graphs(self.threshold or "majority", "threshold", graph)
             else:
-                rule = kept_apart(self.rule)
-                drawn = _seated(rule, keys[number], alive[0], clients)
+                drawn = self.rule.seated(keys[number], alive[0], clients)
                 graph, limits = map(np.asarray, drawn)
             yield _Slots(clients, alive, graph, np.broadcast_to(limits, slots))
 
@@ -283,11 +280,6 @@ class _Slots(NamedTuple):
     alive: np.ndarray
     adjacency: np.ndarray
     limits: np.ndarray
-
-
-@jax.jit
-def _seated(rule: secagg.GraphRule, key: Any, cohort: Any, members: Any) -> Any:
-    return rule.seated(key, cohort, members)
 
 
 def learnt_matrix(
