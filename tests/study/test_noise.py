@@ -232,6 +232,17 @@ def test_a_study_says_what_noise_promises(
     assert table["epsilon_worst"].tolist() == [row.epsilon_worst]
 
 
+def test_what_drift_hides_is_said_to_be_without_the_noise() -> None:
+    measured = study.run(_config(training={"measure_drift": True}))
+    (said,) = [one for one in _summary.sentences(measured) if "drift" in one]
+    assert "leave out the clients' noise, with which the sums reveal less" in said
+    quiet = _config(
+        training={"measure_drift": True}, aggregation={"noise_multiplier": 0.0}
+    )
+    (said,) = [one for one in _summary.sentences(study.run(quiet)) if "drift" in one]
+    assert "noise" not in said
+
+
 def test_a_folder_with_noise_opens_and_old_settings_have_none(
     tmp_path: pathlib.Path,
 ) -> None:

@@ -463,6 +463,8 @@ def _drift_sentence(rows: tuple[Row, ...], after: str) -> str:
             ]
         )
         text += f" What lasts of the worst client's updates is hidden among {among}."
+    if any(row.epsilon_proven is not None for row in rows):
+        text += f" {text_of('said_drift_of_noise')}"
     caps = [row for row in rows if (row.update_mates_cap or 0.0) > 1]
     if not caps:  # no client has mates
         return text
