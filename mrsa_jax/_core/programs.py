@@ -111,7 +111,7 @@ def products_by_library(
     def program(*arguments: Any, **named: Any) -> Any:
         return chosen()(*arguments, **named)
 
-    for name in ("lower", "trace", "eval_shape"):
+    for name in ("lower", "trace", "eval_shape", "_cache_size"):
         method: Any = functools.partial(
             lambda name, *arguments, **named: getattr(chosen(), name)(
                 *arguments, **named
