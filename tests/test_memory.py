@@ -9,14 +9,22 @@ import re
 import subprocess
 import sys
 from typing import Any
+from unittest import mock
 
 import pytest
 
 from mrsa_jax import ConfigurationError
 from mrsa_jax._core import device as _device, memory as _memory
 from mrsa_jax.cli import main
-from mrsa_jax.study import PopulationConfig, SimulateConfig
+from mrsa_jax.study import (
+    DataConfig,
+    PopulationConfig,
+    SimulateConfig,
+    TrainConfig,
+    TrainingConfig,
+)
 from mrsa_jax.study.runs import _simulate_points, _trial
+from mrsa_jax.study.runs._training_setting import setting_of
 from mrsa_jax.study.stores._runner import Machine
 
 UNITS = {"MiB": 2**20, "GiB": 2**30}
@@ -119,6 +127,26 @@ def test_an_accelerator_is_filled_and_the_user_is_told(
     bound = Machine(memory_bytes=3 * rolled)
     assert _simulate_points.together(few, bound) == 3
     assert "at once" not in _simulate_points.stated_memory(few)
+
+
+@pytest.mark.long
+def test_how_many_clients_train_side_by_side_on_an_accelerator() -> None:
+    config = TrainConfig(
+        population=PopulationConfig(num_clients=8, cohort_size=4),
+        data=DataConfig(dataset="digits"),
+        training=TrainingConfig(model="logistic"),
+        rounds=2,
+    )
+    said: list[str] = []
+    progress = mock.Mock(spec=["stage", "update", "say", "note"], say=said.append)
+    setting = setting_of(config, progress)
+    setting.stated_bytes(4)
+    assert " at once" not in said[-1]
+    setting.stated.clear()
+    # 2^12 bytes for each lane, of 4 x 650 for a client
+    with _device.compiling_for("cuda", 2, 2**30):
+        setting.stated_bytes(4)
+    assert said[-1].endswith("that are free on the accelerator; 3 of 4 clients at once")
 
 
 STUDY = (

@@ -58,7 +58,7 @@ class SlowPrograms:
         self._waiting[threading.get_ident()] = timer
         timer.start()
 
-    def _ended(self, event: str, seconds: float, **about: Any) -> None:
+    def _ended(self, event: str, duration_secs: float, **about: Any) -> None:
         if event == _COMPILING:
             timer = self._waiting.pop(threading.get_ident(), None)
             if timer is not None:
