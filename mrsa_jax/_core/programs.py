@@ -70,10 +70,10 @@ def quick_for_little(
     return decorated
 
 
-# For NVIDIA GPUs XLA compiles each matrix product in some dozens of forms by Triton, and
-# keeps the fastest. In float32 one takes up to 13 seconds of a core, so the program of
-# a CNN was not ready after 130 seconds. NVIDIA's library is tried in several ways as
-# well, none of which is compiled.
+# For NVIDIA GPUs XLA compiles each matrix product in many forms by Triton, and keeps the
+# fastest. In float32 one form takes up to 13 seconds, which is the likely reason why
+# the program of a CNN was not ready after 130. NVIDIA's library is tried in several
+# ways as well, none of which is compiled.
 BY_LIBRARY = {"xla_gpu_enable_triton_gemm": False}
 # Who sets one of these in `XLA_FLAGS` has decided.
 _DECIDING = ("enable_triton_gemm", "autotune_level", "exhaustive_tiling_search")
