@@ -64,6 +64,24 @@ def test_programs_are_kept_whenever_it_is_called(
     assert _num_entries(folder) > 0
 
 
+_OPTIONS = """
+from jax._src import compiler
+options = compiler.get_compile_options(1, 1)
+flags = options.executable_build_options.debug_options
+print(flags.xla_gpu_per_fusion_autotune_cache_dir)
+"""
+
+
+@pytest.mark.long
+def test_what_a_gpu_has_tried_is_kept_beside_them(tmp_path: pathlib.Path) -> None:
+    # JAX passes the folder to XLA, which keeps there which form of a product won
+    line = _LINE.format(repr(str(tmp_path)))
+    assert _run(line, _OPTIONS)[1] == str(
+        tmp_path / "xla_gpu_per_fusion_autotune_cache_dir"
+    )
+    assert not any("autotune" in word for word in _run("", _OPTIONS))
+
+
 @pytest.mark.long
 def test_a_folder_of_ones_own(tmp_path: pathlib.Path) -> None:
     own, environment = tmp_path / "own", tmp_path / "environment"

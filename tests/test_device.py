@@ -150,6 +150,21 @@ def test_chunks_fill_the_device_within_its_memory() -> None:
     assert _batches.at_once("selection", 2**40, least=4) == 4
 
 
+@pytest.mark.usefixtures("on_a_cpu")
+def test_arrays_that_are_there_leave_less_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    stats = {"bytes_limit": 80 * 2**30}
+    with _device.compiling_for("cuda", 132 * 2048, 80 * 2**30):
+        monkeypatch.setattr(_batches, "memory_stats", lambda: stats)
+        alone = _batches.trials_at_once(120, 200, 120)
+        # 2^14 bytes for each lane, of 24,000 for each trial
+        assert alone == min(2**10 * 132 * 2048 // 480, 2**14 * 132 * 2048 // 24_000)
+        stats["bytes_in_use"] = 80 * 2**30 - 480_000
+        assert _batches.at_once("selection", 480) == 500
+        assert _batches.trials_at_once(120, 200, 120) == 10
+        stats["bytes_in_use"] = 81 * 2**30
+        assert _batches.at_once("selection", 480) == 1
+
+
 def _full(*limits: int) -> tuple[list[int], object]:
     tried: list[int] = []
 

@@ -2,20 +2,30 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import pathlib
 import re
 import subprocess
 import sys
 from typing import Any
+from unittest import mock
 
 import pytest
 
 from mrsa_jax import ConfigurationError
-from mrsa_jax._core import memory as _memory
+from mrsa_jax._core import device as _device, memory as _memory
 from mrsa_jax.cli import main
-from mrsa_jax.study import PopulationConfig, SimulateConfig
-from mrsa_jax.study.runs import _simulate_points
+from mrsa_jax.study import (
+    DataConfig,
+    PopulationConfig,
+    SimulateConfig,
+    TrainConfig,
+    TrainingConfig,
+)
+from mrsa_jax.study.runs import _simulate_points, _trial
+from mrsa_jax.study.runs._training_setting import setting_of
+from mrsa_jax.study.stores._runner import Machine
 
 UNITS = {"MiB": 2**20, "GiB": 2**30}
 
@@ -72,6 +82,71 @@ def test_work_is_refused_exactly_where_it_needs_more_than_there_is(
         _memory.memory_words(2**30 + 1, "n", 5, "n or m")
     rule = "`n` must fit into memory: about 1 GiB of 1 GiB that are free; reduce n or m; got 5"
     assert str(caught.value) == rule
+
+
+def test_an_accelerator_with_less_than_the_machine_is_named(
+    machine: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(machine / "meminfo", "MemAvailable: 41943040 kB\n")
+    assert _memory.accelerator_words() == ""
+    stats = {"bytes_limit": 60 * 2**30, "bytes_in_use": 24 * 2**30}
+    monkeypatch.setattr(_device, "memory_stats", lambda: stats)
+    free = "of 36 GiB that are free on the accelerator"
+    assert _memory.accelerator_words() == f" {free}"
+    assert _memory.memory_words(3 * 2**30, "n", 5, "n") == f"memory: about 3 GiB {free}"
+    with pytest.raises(
+        ConfigurationError, match=f"fit into memory: about 37 GiB {free}"
+    ):
+        _memory.memory_words(37 * 2**30, "n", 5, "n")
+    stats["bytes_in_use"] = 0
+    assert _memory.memory_words(1, "n", 5, "n").endswith("of 40 GiB that are free")
+
+
+def test_an_accelerator_is_filled_and_the_user_is_told(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(_memory, "free_bytes", lambda: None)
+    config = SimulateConfig(
+        population=PopulationConfig(num_clients=120, cohort_size=12),
+        rounds=200,
+        trials=10**6,
+    )
+    with _device.compiling_for("cuda", 132 * 2048, 80 * 2**30):
+        chunk = 2**14 * 132 * 2048 // (200 * 120)
+        assert _simulate_points.stated_memory(config).endswith(
+            f"; {chunk:,} of 1,000,000 trials at once"
+        )
+        few = dataclasses.replace(config, trials=30)
+        assert _simulate_points.stated_memory(few).endswith("; 30 of 30 trials at once")
+        # histories of 30 trials by point: a CPU holds 2^28 bytes of them
+        on_gpu = _simulate_points.together(few, Machine())
+    rolled = _trial.rolled_bytes(30, 200, 120)
+    on_cpu = _simulate_points.together(few, Machine())
+    assert on_cpu == min(64, 2**28 // rolled)
+    assert on_gpu == min(64, 2**14 * 132 * 2048 // rolled) >= on_cpu
+    bound = Machine(memory_bytes=3 * rolled)
+    assert _simulate_points.together(few, bound) == 3
+    assert "at once" not in _simulate_points.stated_memory(few)
+
+
+@pytest.mark.long
+def test_how_many_clients_train_side_by_side_on_an_accelerator() -> None:
+    config = TrainConfig(
+        population=PopulationConfig(num_clients=8, cohort_size=4),
+        data=DataConfig(dataset="digits"),
+        training=TrainingConfig(model="logistic"),
+        rounds=2,
+    )
+    said: list[str] = []
+    progress = mock.Mock(spec=["stage", "update", "say", "note"], say=said.append)
+    setting = setting_of(config, progress)
+    setting.stated_bytes(4)
+    assert " at once" not in said[-1]
+    setting.stated.clear()
+    # 2^12 bytes for each lane, of 4 x 650 for a client
+    with _device.compiling_for("cuda", 2, 2**30):
+        setting.stated_bytes(4)
+    assert said[-1].endswith("that are free on the accelerator; 3 of 4 clients at once")
 
 
 STUDY = (

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from mrsa_jax import availability, selection
-from mrsa_jax._core import programs as _programs
-from mrsa_jax._core.programs import quick_for_little
+from mrsa_jax._core import device as _device, programs as _programs
+from mrsa_jax._core.programs import products_by_library, quick_for_little
 from mrsa_jax.privacy import first_exposure, hidden_among, weak_privacy_trajectory
 
 HISTORY = np.random.default_rng(7).random((9, 11)) < 0.4
@@ -50,7 +50,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Any]]:
 
     monkeypatch.setattr(jax, "jit", jit)
     yield options
-    _programs._quick_options.cache_clear()
+    _programs._is_known.cache_clear()
 
 
 # By default the suite compiles everything quickly: `make test-long` runs this one with
@@ -106,10 +106,63 @@ def test_inside_a_program_it_is_part_of_it() -> None:
     assert jax.lax.map(triple, values[:, None])[:, 0].tolist() == [0, 3, 6, 9]
 
 
+@pytest.fixture
+def told(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """Return the options that programs are compiled with; nothing is."""
+    monkeypatch.delenv("XLA_FLAGS", raising=False)
+    options: list[Any] = []
+
+    def jit(function: Any, compiler_options: Any = None, **_: Any) -> Any:
+        def program(*_: Any) -> None:
+            options.append(compiler_options)
+
+        program.lower = program  # type: ignore[attr-defined]
+        return program
+
+    monkeypatch.setattr(_programs.jax, "jit", jit)
+    return options
+
+
+def test_products_of_a_gpu_are_the_librarys_unless_the_user_decides(
+    told: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    triple = products_by_library(_tripled)
+    by_library = {"xla_gpu_enable_triton_gemm": False}
+    monkeypatch.setattr(_programs, "_is_known", lambda name, value: True)
+    with _device.compiling_for("cuda", 2**18, 2**36):
+        triple(1)
+        triple.lower(1)
+        assert told == [by_library] * 2
+        for flags in (
+            "--xla_gpu_enable_triton_gemm=true",
+            "--xla_dump_to=a --xla_gpu_autotune_level=0",
+        ):
+            monkeypatch.setenv("XLA_FLAGS", flags)
+            triple(1)
+        assert told[2:] == [None] * 2
+        monkeypatch.setenv("XLA_FLAGS", "--xla_dump_to=a")
+        triple(1)
+        assert told[4:] == [by_library]
+    with _device.compiling_for("tpu", 2**15, 2**34):
+        triple(1)
+    with _device.compiling_for("cpu", 2, 2**34):
+        triple(1)
+    assert told[5:] == [None] * 2
+
+
+def test_inside_another_program_there_are_no_options() -> None:
+    triple = products_by_library(_tripled)
+    with _device.compiling_for("cuda", 2**18, 2**36):
+        traced = jax.jit(lambda values: triple(values)).trace(jnp.arange(3))
+    assert "mul" in str(traced.jaxpr)
+    assert triple(jnp.arange(3)).tolist() == [0, 3, 6]
+    assert triple.eval_shape(jnp.arange(3)).shape == (3,)
+
+
 def test_options_that_xla_no_longer_has_are_left_out(
     asked: list[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    _programs._quick_options.cache_clear()
+    _programs._is_known.cache_clear()
     kept = {"xla_backend_optimization_level": 0}
     monkeypatch.setattr(_programs, "QUICK", kept | {"xla_no_such_option": True})
     triple = quick_for_little(lambda values: values.size)(_tripled)

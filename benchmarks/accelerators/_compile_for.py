@@ -11,13 +11,18 @@ import dataclasses
 import functools
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 import jax
 from jax.experimental import topologies
 from jax.experimental.compilation_cache import compilation_cache
-from jax.sharding import SingleDeviceSharding
+from jax.sharding import (
+    AbstractDevice,
+    AbstractMesh,
+    SingleDeviceSharding,
+    use_abstract_mesh,
+)
 
 from benchmarks.accelerators._hlo import Counts, counts_of
 from mrsa_jax._core import device as _device
@@ -239,12 +244,20 @@ def compiled(function: Any, where: Target, *arguments: Any, **static: Any) -> An
     """
     # shapes on the target device stand for arrays: nothing is allocated
     placed = jax.tree.map(lambda leaf: _placed(leaf, where), arguments)
-    with where.assumed():
+    with where.assumed(), _named_to_kernels(where):
         lowered = function.trace(*placed, **static).lower(
             lowering_platforms=(where.platform,)
         )
     with _without_cache():
         return lowered.compile()
+
+
+def _named_to_kernels(where: Target) -> AbstractContextManager[Any]:
+    """Tell kernels of Pallas which GPU they are for, which JAX 0.11 asks."""
+    if where.platform != "cuda":
+        return nullcontext()
+    device = AbstractDevice(f"NVIDIA {where.name}", _MULTIPROCESSORS, "gpu")
+    return use_abstract_mesh(AbstractMesh((), (), abstract_device=device))
 
 
 @contextmanager

@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import re
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 
@@ -27,6 +28,10 @@ class Counts:
         temporary_bytes: Of memory, at the peak, beside arguments and results.
         busiest_loop: (rounds, kernels each round, largest output of a kernel in bytes)
             of the loop that launches most.
+        products: The different matrix products and convolutions of NVIDIA's libraries:
+            compiling tries several ways of each.
+        compiled_products: Those that XLA makes itself: compiling compiles each in some
+            dozens of forms.
     """
 
     launches: int
@@ -36,6 +41,8 @@ class Counts:
     least_bytes: int
     temporary_bytes: int
     busiest_loop: tuple[int, int, int]
+    products: frozenset[str] = frozenset()
+    compiled_products: frozenset[str] = frozenset()
 
     def __add__(self, other: Counts) -> Counts:
         """Return the counts of one program after the other."""
@@ -52,6 +59,8 @@ class Counts:
                 other.busiest_loop,
                 key=lambda loop: loop[0] * loop[1],
             ),
+            self.products | other.products,
+            self.compiled_products | other.compiled_products,
         )
 
 
@@ -67,6 +76,8 @@ def counts_of(compiled: Any) -> Counts:
         least_bytes=memory.argument_size_in_bytes + memory.output_size_in_bytes,
         temporary_bytes=memory.temp_size_in_bytes,
         busiest_loop=program.busiest_loop,
+        products=program.products,
+        compiled_products=program.compiled_products,
     )
 
 
@@ -96,6 +107,9 @@ _FREE = {
     "opt-barrier",
 }
 _SLICES = ("dynamic-slice", "slice", "gather")
+_LIBRARIES = ("__cublas", "__cudnn")
+_NAMED = re.compile(r", (?:metadata|frontend_attributes)=\{[^}]*\}")
+_WORKSPACE = re.compile(r", s8\[\d+\]\{0\}")
 
 
 class _Operation(NamedTuple):
@@ -108,6 +122,16 @@ class _Operation(NamedTuple):
     @property
     def num_bytes(self) -> int:
         return _num_bytes(self.shape)
+
+
+def _is_product(operation: _Operation) -> bool:
+    return operation.opcode in ("dot", "convolution")
+
+
+def _is_of_library(operation: _Operation) -> bool:
+    return operation.opcode == "custom-call" and any(
+        f'custom_call_target="{library}' in operation.rest for library in _LIBRARIES
+    )
 
 
 def _num_bytes(shape: str) -> int:
@@ -155,6 +179,8 @@ class Program:
         unknown_loops: As in `Counts`.
         host: As in `Counts`.
         busiest_loop: As in `Counts`.
+        products: As in `Counts`.
+        compiled_products: As in `Counts`.
     """
 
     def __init__(self, text: str) -> None:
@@ -165,6 +191,8 @@ class Program:
         self._computations: dict[str, list[_Operation]] = {}
         entry = self._read(text)
         self.launches, self.moved_bytes = self._cost(entry)
+        self.products = self._different(_is_of_library)
+        self.compiled_products = self._different(_is_product)
 
     def _read(self, text: str) -> str:
         """Read all computations; return the name of the one that is run."""
@@ -181,6 +209,19 @@ class Program:
                 if operation is not None:
                     current.append(operation)
         return entry
+
+    def _different(self, is_one: Callable[[_Operation], bool]) -> frozenset[str]:
+        """Return operations of a kind, by the shapes and settings that tell them apart."""
+        found = set()
+        for operations in self._computations.values():
+            shapes = {operation.name: operation.shape for operation in operations}
+            for operation in filter(is_one, operations):
+                operands = [shapes.get(name, "") for name in operation.operands]
+                # a name and a place in the source make no other product
+                settings = _NAMED.sub("", operation.rest)
+                shape = _WORKSPACE.sub("", operation.shape)
+                found.add(f"{shape} {operands} {settings}")
+        return frozenset(found)
 
     def _cost(self, name: str) -> tuple[int, int]:
         """Return (launches, bytes moved) of a computation."""

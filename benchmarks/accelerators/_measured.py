@@ -308,6 +308,8 @@ def _reading(
     bound: Bound | None,
 ) -> Reading:
     counted = {name: value for name, value in vars(counts).items() if name != "host"}
+    for name in ("products", "compiled_products"):
+        counted[name] = len(counted[name])
     least = {} if work.least_bytes is None else {"least_bytes": work.least_bytes}
     bounds: dict[str, Any] = {} if bound is None else bound._asdict()
     return Reading(

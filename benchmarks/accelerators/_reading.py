@@ -39,6 +39,8 @@ class Reading:
         shares: Of the limits of the device: "memory", "int32", "launches", "matrix",
             those that are known.
         wrong: Where its results differ from the CPU's, in words.
+        products: Different matrix products of NVIDIA's libraries; compiling tries each.
+        compiled_products: Those that XLA makes itself, each compiled in many forms.
     """
 
     benchmark: str
@@ -63,6 +65,8 @@ class Reading:
     seconds_median: float | None = None
     shares: dict[str, float] = dataclasses.field(default_factory=dict)
     wrong: tuple[str, ...] = ()
+    products: int = 0
+    compiled_products: int = 0
 
     @property
     def moved(self) -> float:

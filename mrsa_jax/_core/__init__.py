@@ -27,7 +27,7 @@
 - `mesh`: Deal trials and clients out to the devices of a mesh.
 - `prime`: Arithmetic modulo a 31-bit prime on uint32 arrays; integers of any size
   modulo a prime.
-- `programs`: Compile functions: inside others, or sooner for little work.
+- `programs`: Compile functions: inside others, or in less time.
 - `pytrees`: Make frozen dataclasses pytrees that print as one types them.
 - `registry`: Members of a family by name, and a user's files and modules that register
   them.

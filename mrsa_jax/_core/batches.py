@@ -110,7 +110,7 @@ def at_once(kind: str, item_bytes: int, least: int = 1) -> int:
     """Choose how many items of a kind of work go at once.
 
     As many as stay in a CPU's cache or fill an accelerator, never more than an eighth
-    of its memory holds.
+    of its memory holds, or half of what is free.
 
     Args:
         kind: Name of a row of the table above.
@@ -120,9 +120,26 @@ def at_once(kind: str, item_bytes: int, least: int = 1) -> int:
     work = _WORK[kind]
     if platform() == "cpu":
         return max(least, min(work.cpu_bytes // max(1, item_bytes), work.cpu_items))
-    memory = memory_stats().get("bytes_limit", _LEAST_MEMORY)
-    budget = min(work.lane_bytes * lanes(), memory // _SHARE)
+    stats = memory_stats()
+    memory = stats.get("bytes_limit", _LEAST_MEMORY)
+    # arrays that are there leave less room, of which other work takes its part
+    free = max(memory - stats.get("bytes_in_use", 0), 0)
+    budget = min(work.lane_bytes * lanes(), memory // _SHARE, free // 2)
     return max(least, budget // max(1, item_bytes))
+
+
+def trials_at_once(num_clients: int, num_rounds: int, row_bytes: int) -> int:
+    """Choose how many trials of a selection are simulated at once.
+
+    Args:
+        num_clients: Of a round.
+        num_rounds: Of a trial.
+        row_bytes: What a trial's round adds to the result.
+    """
+    return min(
+        at_once("selection", 4 * num_clients),
+        at_once("results", row_bytes * num_rounds),
+    )
 
 
 def samples_at_once(kind: str, input_shape: Sequence[int]) -> int:

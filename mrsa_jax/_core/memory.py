@@ -39,12 +39,20 @@ def memory_words(needed: int, argument: str, value: object, reduce: str) -> str:
     need = bytes_in_words(needed)
     if available is None:
         return f"memory: about {need}"
-    free = bytes_in_words(available)
-    rule = (
-        f"must fit into memory: about {need} of {free} that are free; reduce {reduce}"
-    )
+    # the accelerator's, if it has less than the machine
+    where = " on the accelerator" if available == _accelerator_bytes() else ""
+    share = f"about {need} of {bytes_in_words(available)} that are free{where}"
+    rule = f"must fit into memory: {share}; reduce {reduce}"
     require(needed <= available, argument, rule, value)
-    return f"memory: about {need} of {free} that are free"
+    return f"memory: {share}"
+
+
+def accelerator_words() -> str:
+    """Return " of 60 GiB that are free on the accelerator", "" where JAX has none."""
+    free = _accelerator_bytes()
+    if free is None:
+        return ""
+    return f" of {bytes_in_words(max(free, 0))} that are free on the accelerator"
 
 
 def free_bytes() -> int | None:

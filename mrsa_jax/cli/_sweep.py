@@ -171,7 +171,7 @@ def _check(command: SweepCommand) -> None:
 
 
 def _show_plan(plan: Plan, command: SweepCommand) -> None:
-    from mrsa_jax._core.memory import bytes_in_words
+    from mrsa_jax._core.memory import accelerator_words, bytes_in_words
 
     sweep, content = plan.sweep, plan.content() if command.dry_run else {}
     if command.json:
@@ -192,8 +192,8 @@ def _show_plan(plan: Plan, command: SweepCommand) -> None:
             for group in plan.groups[:6]
         )
         + (", ..." if len(plan.groups) > 6 else ""),
-        f"memory: about {bytes_in_words(plan.memory_bytes)} for the points computed at "
-        "once; "
+        f"memory: about {bytes_in_words(plan.memory_bytes)}{accelerator_words()} for "
+        "the points computed at once; "
         f"store: {bytes_in_words(plan.store_bytes)} before compression, in {sweep.out}",
         *(_standing(content) if content else ()),
     )

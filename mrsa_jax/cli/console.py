@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from mrsa_jax._core.cores import num_cores
+from mrsa_jax.cli.compiling import SlowPrograms
 from mrsa_watch._base.untrusted import printable
 
 if TYPE_CHECKING:
@@ -273,14 +274,17 @@ class Bars:
         self._stage_start: tuple[float, int] | None = None
         self._interrupts = INTERRUPTS
         self._names_device = device
+        self._slow = SlowPrograms(self.say)
 
     def __enter__(self) -> Bars:
         self._bars.start()
         self._beat("starting")
         self._interrupts.__enter__()
+        self._slow.listen()
         return self
 
     def __exit__(self, *_: object) -> None:
+        self._slow.close()
         self._interrupts.__exit__()
         self.rest()
 
@@ -325,6 +329,7 @@ class Bars:
         if self._names_device:
             self._names_device = False
             self.say_device()
+        self._slow.listen()
         self._name, self._note, self.done = name, "", 0
         self._stage_start = None
         self._beat(None)

@@ -5,7 +5,6 @@ In batches on the server's side, and on each client's own samples.
 
 from __future__ import annotations
 
-import functools
 from typing import Any, NamedTuple
 
 import flax.linen as nn
@@ -15,6 +14,7 @@ import numpy as np
 from jaxtyping import Array, Float32, Int32
 
 from mrsa_jax._core.arrays import on_device
+from mrsa_jax._core.programs import products_by_library
 from mrsa_jax._core.traced import needs_values
 from mrsa_jax.data import ClientData
 from mrsa_jax.federated._models import check_loss, check_model, num_outputs, unflatten
@@ -163,7 +163,7 @@ def as_labels(labels: Any, *, is_own: bool) -> np.ndarray:
     )
 
 
-@functools.partial(jax.jit, static_argnums=0, static_argnames="loss")
+@products_by_library(static_argnums=0, static_argnames="loss")
 def evaluation(
     model: nn.Module,
     parameters: Float32[Array, " dim"],
@@ -187,7 +187,7 @@ def evaluation(
     return jnp.sum(right).astype(jnp.float32) / count, jnp.sum(losses) / count
 
 
-@functools.partial(jax.jit, static_argnums=0, static_argnames="loss")
+@products_by_library(static_argnums=0, static_argnames="loss")
 def by_client(
     model: nn.Module,
     parameters: Float32[Array, " dim"],

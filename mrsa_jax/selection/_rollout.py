@@ -20,7 +20,7 @@ from jaxtyping import Array, Bool, Float32, Int32
 
 from mrsa_jax._core.array_types import PRNGKey
 from mrsa_jax._core.arrays import on_device
-from mrsa_jax._core.batches import at_once, cores_for, within_memory
+from mrsa_jax._core.batches import cores_for, trials_at_once, within_memory
 from mrsa_jax._core.cores import num_cores
 from mrsa_jax._core.device import platform
 from mrsa_jax._core.mesh import checked_mesh, spread, varying_like
@@ -262,10 +262,7 @@ def _in_chunks(
         run = functools.partial(_over_mesh, run, mesh)
     elif workers > 1:
         shares = cores_for("selection", num_trials)
-    limit = min(
-        at_once("selection", 4 * num_clients),
-        at_once("results", row_bytes * num_rounds),
-    )
+    limit = trials_at_once(num_clients, num_rounds, row_bytes)
     chunk = min(limit, -(-num_trials // shares))
 
     def in_chunks_of(chunk: int) -> Any:

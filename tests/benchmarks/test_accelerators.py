@@ -107,6 +107,48 @@ def test_a_text_worked_by_hand() -> None:
     assert found.busiest_loop == (5, 7, 16)
 
 
+# One product twice (its name and source differ), one in another layout, one of the
+# library twice with other workspaces, one of the library with another epilogue.
+_PRODUCTS = """HloModule products
+
+%first (a: f32[4,8], b: f32[8,2]) -> f32[4,2] {
+  %a = f32[4,8]{1,0} parameter(0)
+  %b = f32[8,2]{1,0} parameter(1)
+  ROOT %d = f32[4,2]{1,0} dot(%a, %b), lhs_contracting_dims={1}, rhs_contracting_dims={0}, metadata={op_name="one"}
+}
+
+%second (p: f32[4,8], q: f32[8,2]) -> f32[4,2] {
+  %p = f32[4,8]{1,0} parameter(0)
+  %q = f32[8,2]{1,0} parameter(1)
+  ROOT %e = f32[4,2]{1,0} dot(%p, %q), lhs_contracting_dims={1}, rhs_contracting_dims={0}, metadata={op_name="two"}
+}
+
+%third (p: f32[4,8], q: f32[8,2]) -> f32[4,2] {
+  %p = f32[4,8]{0,1} parameter(0)
+  %q = f32[8,2]{1,0} parameter(1)
+  ROOT %e = f32[4,2]{1,0} dot(%p, %q), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+}
+
+ENTRY %main (x: f32[4,8], y: f32[8,2]) -> f32[4,2] {
+  %x = f32[4,8]{1,0} parameter(0)
+  %y = f32[8,2]{1,0} parameter(1)
+  %f = f32[4,2]{1,0} fusion(%x, %y), kind=kCustom, calls=%first
+  %g = f32[4,2]{1,0} fusion(%x, %y), kind=kCustom, calls=%second
+  %h = f32[4,2]{1,0} fusion(%x, %y), kind=kCustom, calls=%third
+  %l = (f32[4,2]{1,0}, s8[64]{0}) custom-call(%x, %y), custom_call_target="__cublas$lt$matmul", backend_config={"epilogue":"DEFAULT"}
+  %m = (f32[4,2]{1,0}, s8[32]{0}) custom-call(%x, %y), custom_call_target="__cublas$lt$matmul", backend_config={"epilogue":"DEFAULT"}
+  %n = (f32[4,2]{1,0}, s8[32]{0}) custom-call(%x, %y), custom_call_target="__cublas$lt$matmul", backend_config={"epilogue":"RELU"}
+  ROOT %o = f32[4,2]{1,0} custom-call(%x, %y), custom_call_target="something else"
+}
+"""
+
+
+def test_different_products_are_counted_once() -> None:
+    found = _hlo.Program(_PRODUCTS)
+    assert len(found.compiled_products) == 2
+    assert len(found.products) == 2
+
+
 def test_counts_of_a_program_compiled_here() -> None:
     def program(x: jax.Array) -> jax.Array:
         return jax.lax.fori_loop(0, 7, lambda i, y: jnp.cumsum(y * y), x)

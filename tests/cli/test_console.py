@@ -9,11 +9,12 @@ import subprocess
 import sys
 import time
 
+import jax
 import pytest
 
 from mrsa_jax._core import device_words as _device_words
 from mrsa_jax._core.cores import num_cores
-from mrsa_jax.cli import Bars, console, use_cores
+from mrsa_jax.cli import Bars, compiling, console, use_cores
 from mrsa_jax.cli.console import Interrupts
 from mrsa_jax.cli.tables import Table
 
@@ -88,6 +89,48 @@ def test_the_device_is_said_first_and_a_gpu_that_is_idle(
     with Bars(device=False) as bars:
         bars.rest()
     assert capsys.readouterr().err == ""
+
+
+_COMPILING = "/jax/core/compile/backend_compile_duration"
+
+
+def _compile_slowly(name: str, seconds: float) -> None:
+    """Tell JAX's listeners what a slow compilation tells them."""
+    jax.monitoring.record_scalar(_COMPILING, 0.0, fun_name=name)
+    time.sleep(seconds)
+    jax.monitoring.record_event_duration_secs(_COMPILING, seconds, fun_name=name)
+
+
+def test_a_program_that_compiles_long_is_named(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(compiling, "_SECONDS", 0.1)
+    with Bars(device=False) as bars:
+        bars.stage("work", 3)
+        _compile_slowly("quick", 0.0)
+        _compile_slowly("slow", 0.4)
+    _compile_slowly("afterwards", 0.2)
+    first, second = capsys.readouterr().err.splitlines()
+    assert first.endswith("work (3)")
+    assert "] compiling slow for cpu" in second
+
+
+def test_jax_tells_of_what_it_compiles(monkeypatch: pytest.MonkeyPatch) -> None:
+    said: list[str] = []
+    slow = compiling.SlowPrograms(said.append)
+    monkeypatch.setattr(compiling, "_SECONDS", 0.0)
+    slow.listen()
+    slow.listen()  # heard once all the same
+
+    def long_named(value: jax.Array) -> jax.Array:
+        return jax.lax.sort(value * 3) + 1
+
+    jax.jit(long_named)(jax.numpy.ones(7))
+    deadline = time.monotonic() + 5
+    while not said and time.monotonic() < deadline:
+        time.sleep(0.01)
+    slow.close()
+    assert sum("long_named" in words for words in said) == 1
 
 
 def test_an_interrupt_inside_a_compiler_comes_again(

@@ -8,7 +8,6 @@ it learns.
 from __future__ import annotations
 
 import dataclasses
-import functools
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import jax
@@ -21,6 +20,7 @@ from mrsa_jax._core.arrays import are_finite, zeros
 from mrsa_jax._core.batches import at_once
 from mrsa_jax._core.factories import bucket
 from mrsa_jax._core.mesh import spread
+from mrsa_jax._core.programs import products_by_library
 from mrsa_jax._core.streams import Stream, as_key, by_words, random_words, round_key
 from mrsa_jax._core.traced import is_traced
 from mrsa_jax.data import ClientData
@@ -111,7 +111,7 @@ def first_states(trainer: Any, dim: int, num_clients: int) -> States | None:
     )
 
 
-@functools.partial(jax.jit, static_argnames=("width",))
+@products_by_library(static_argnames=("width",))
 def cohort_updates(
     trainer: LocalTrainer | Stateful,
     parameters: Float32[Array, " dim"],
@@ -331,7 +331,7 @@ def held_where_gathered(tree: Any, mesh: Mesh | None) -> Any:
     return jax.tree.map(held, tree)
 
 
-@functools.partial(jax.jit, static_argnames=("mesh", "width"))
+@products_by_library(static_argnames=("mesh", "width"))
 def sharded(
     *arguments: Any, mesh: Mesh, width: int | None
 ) -> tuple[Array, Array, Array, Array]:

@@ -18,6 +18,7 @@ import optax  # type: ignore[import-untyped]
 from jaxtyping import Array, Bool, Float32, Key
 
 from mrsa_jax._core.batches import map_tiles
+from mrsa_jax._core.programs import products_by_library
 from mrsa_jax._core.pytrees import kept_apart
 from mrsa_jax._core.status import Status
 from mrsa_jax._core.streams import Stream, round_key
@@ -349,7 +350,7 @@ def _where_run(
     return jax.lax.cond(is_run, run, idle, carried, round_)
 
 
-@functools.partial(jax.jit, static_argnames=("server", "keep", "width", "tile"))
+@products_by_library(static_argnames=("server", "keep", "width", "tile"))
 def runs_program(
     fixed: tuple[Fixed, ...],
     carried: tuple[Carried, ...],

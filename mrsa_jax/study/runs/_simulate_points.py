@@ -13,6 +13,8 @@ import jax
 import numpy as np
 
 from mrsa_jax import privacy, selection
+from mrsa_jax._core.batches import at_once, trials_at_once
+from mrsa_jax._core.device import platform
 from mrsa_jax._core.factories import program_of
 from mrsa_jax._core.memory import memory_words
 from mrsa_jax._core.status import Status
@@ -39,7 +41,6 @@ from mrsa_jax.study.stores._runner import (
 # bytes of a round with losses: five survivor flags, its sum, its component
 _PER_CLIENT = 10 * 2
 _PER_PAIR = 24  # and of each pair of its participants, in the graph of pads
-_DEFAULT_BYTES = 2**28  # of the histories that are held at once
 _MOST_TOGETHER = 64
 _VALUES = ("determined_share", "undecided_share")
 # trials whose clients have whole-number values, and branches of each integer program
@@ -82,7 +83,17 @@ def stated_memory(config: Config) -> str:
     needed = simulate_bytes(config) + 32 * entries  # of all schemes' results
     if isinstance(config, SimulateConfig) and config.keep:
         needed += MEMORY_BYTES
-    return memory_words(needed, "num_clients", f"{clients} with {sizes}", reduce)
+    words = memory_words(needed, "num_clients", f"{clients} with {sizes}", reduce)
+    return words + _chunk_words(config)
+
+
+def _chunk_words(config: Config) -> str:
+    """Say how many trials fill an accelerator, "" on a CPU, whose cores share them."""
+    if not isinstance(config, SimulateConfig) or platform() == "cpu":
+        return ""
+    clients = config.population.num_clients
+    most = trials_at_once(clients, config.rounds, clients)
+    return f"; {min(most, config.trials):,} of {config.trials:,} trials at once"
 
 
 def group_of(config: SimulateConfig) -> Hashable:
@@ -122,11 +133,12 @@ def variables(
 
 def together(config: SimulateConfig, machine: Machine) -> int:
     """Return the number of points whose histories fit the memory at once."""
-    bound = machine.memory_bytes or _DEFAULT_BYTES
     clients = config.population.num_clients
     rolled = _trial.rolled_bytes(config.trials, config.rounds, clients)
+    bound = machine.memory_bytes
+    count = at_once("results", rolled) if bound is None else bound // rolled
     # at least one, even if it alone exceeds the bound
-    return max(1, min(_MOST_TOGETHER, bound // rolled))
+    return max(1, min(_MOST_TOGETHER, count))
 
 
 def memory_bytes(

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from mrsa_jax import availability, federated, secagg, selection
+from mrsa_jax._core.batches import at_once
 from mrsa_jax._core.device import platform
 from mrsa_jax._core.memory import memory_words
 from mrsa_jax._core.round_rules import with_weights
@@ -314,6 +315,9 @@ class Setting:
                 within, "cohort_size", num_slots, "cohort_size or the model"
             )
             where = "" if self.mesh is None or self.sharing > 1 else " on each device"
+            if platform() != "cpu":
+                most = at_once("clients", 4 * self.dim)
+                where += f"; {min(most, num_slots):,} of {num_slots:,} clients at once"
             note(self.progress, f"training, {words}{where}")
         return self.stated[num_slots]
 
