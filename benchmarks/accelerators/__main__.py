@@ -34,6 +34,7 @@ _READ = (
     "bound ",
     "GB",
     "Open loops",
+    "Instructions",
     "Seconds",
     "Of the limits",
 )
@@ -120,7 +121,7 @@ def _read(options: argparse.Namespace) -> int:
         if options.record:
             record([row], _RESULTS)
     if readings and not options.json:
-        texts = [i for i, name in enumerate(_READ) if name not in _READ[3:10]]
+        texts = [i for i, name in enumerate(_READ) if name not in _READ[3:11]]
         print_table(
             _READ, [_cells(item) for item in readings], left=texts, width=_WIDTH
         )
@@ -152,6 +153,11 @@ def _cells(item: Any) -> tuple[Any, ...]:
         "" if item.most_moved is None else f"{item.most_moved:g}",
         f"{item.moved_bytes / 1e9:,.3f}",
         _bounded(f"{item.unknown_loops}", item.unknown_loops, item.most_unknown_loops),
+        ""
+        if item.instructions is None
+        else _bounded(
+            f"{item.instructions:,.0f}", item.instructions, item.most_instructions
+        ),
         "" if item.seconds_min is None else f"{item.seconds_min:.3g}",
         shares,
     )
