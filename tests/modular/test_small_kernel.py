@@ -51,7 +51,9 @@ def found(matrices: np.ndarray, steps: int, count: int | None = None) -> list:
 
 def test_flags_equal_an_elimination_by_hand() -> None:
     matrices = drawn("words", 3, 20, 7)
-    matrices[1, 3] = matrices[1, 0] // 3 - matrices[1, 0] // 5
+    # seventeen rows of rank 3, then others
+    base = drawn("trits", 3, 7) * 100 + drawn("bytes", 3, 7)
+    matrices[1, :17] = np.arange(51).reshape(17, 3) % 5 @ base
     matrices[2, 1::2] = matrices[2, ::2]
     matrices[2, 17] = P * np.arange(7)
     assert found(matrices, 20) == [flags_by_hand(each, 20) for each in matrices]
@@ -78,9 +80,9 @@ def test_flags_of_many_shapes(kind: str, shape: tuple[int, ...]) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("steps", [1, 4, 16, 19])
+@pytest.mark.parametrize("steps", [1, 4, 7, 19])
 def test_later_rows_are_only_compared(steps: int) -> None:
-    matrices = drawn("trits", 6, 40, 20)
+    matrices = drawn("trits", 6, 40, 9)
     assert found(matrices, steps) == [flags_by_hand(each, steps) for each in matrices]
 
 
