@@ -35,6 +35,7 @@ _READ = (
     "GB",
     "Open loops",
     "Products",
+    "Instructions",
     "Seconds",
     "Of the limits",
 )
@@ -154,6 +155,11 @@ def _cells(item: Any) -> tuple[Any, ...]:
         f"{item.moved_bytes / 1e9:,.3f}",
         _bounded(f"{item.unknown_loops}", item.unknown_loops, item.most_unknown_loops),
         _products(item),
+        ""
+        if item.instructions is None
+        else _bounded(
+            f"{item.instructions:,.0f}", item.instructions, item.most_instructions
+        ),
         "" if item.seconds_min is None else f"{item.seconds_min:.3g}",
         shares,
     )

@@ -10,6 +10,8 @@ from __future__ import annotations
 import dataclasses
 import functools
 import os
+import pathlib
+import tempfile
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
@@ -242,14 +244,26 @@ def compiled(function: Any, where: Target, *arguments: Any, **static: Any) -> An
     Returns:
         A `jax.stages.Compiled` that cannot be called here.
     """
+    with _without_cache():
+        return _lowered(function, where, *arguments, **static).compile()
+
+
+def assembler_text(function: Any, where: Target, *arguments: Any, **static: Any) -> str:
+    """Return what NVIDIA's compiler is given (PTX) for what `compiled` compiles."""
+    lowered = _lowered(function, where, *arguments, **static)
+    with _without_cache(), tempfile.TemporaryDirectory() as folder:
+        lowered.compile(compiler_options={"xla_dump_to": folder})
+        files = sorted(pathlib.Path(folder).glob("*.ptx"))
+        return "".join(file.read_text(encoding="utf-8") for file in files)
+
+
+def _lowered(function: Any, where: Target, *arguments: Any, **static: Any) -> Any:
     # shapes on the target device stand for arrays: nothing is allocated
     placed = jax.tree.map(lambda leaf: _placed(leaf, where), arguments)
     with where.assumed(), _named_to_kernels(where):
-        lowered = function.trace(*placed, **static).lower(
+        return function.trace(*placed, **static).lower(
             lowering_platforms=(where.platform,)
         )
-    with _without_cache():
-        return lowered.compile()
 
 
 def _named_to_kernels(where: Target) -> AbstractContextManager[Any]:

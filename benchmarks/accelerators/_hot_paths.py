@@ -61,11 +61,13 @@ class Bound(NamedTuple):
         launches: At most so many.
         moved: Times the least bytes; None if not bounded.
         unknown_loops: Loops of a length that XLA does not know.
+        instructions: Of a warp, for one unit of work; None if not bounded.
     """
 
     launches: int
     moved: float | None = None
     unknown_loops: int = 0
+    instructions: float | None = None
 
 
 class HotPath(NamedTuple):
@@ -78,6 +80,8 @@ class HotPath(NamedTuple):
         build: Takes whether sizes are to be small; called under the form and the device
             that it is compiled for.
         bounds: For each form that is looked at.
+        kernels: Whose instructions are counted: for one unit of work, the rounds of each
+            one's loops, in the order in which they begin.
     """
 
     name: str
@@ -85,6 +89,7 @@ class HotPath(NamedTuple):
     unit: str
     build: Callable[[bool], Work]
     bounds: dict[Form, Bound]
+    kernels: dict[str, list[float]] = {}  # noqa: RUF012
 
 
 def _bools(*shape: int) -> Struct:
@@ -369,11 +374,12 @@ def _hot_path(
     bounds: dict[str, dict[str, Any]],
     build: str,
     words: dict[str, Any] | None = None,
+    kernels: dict[str, list[float]] | None = None,
 ) -> HotPath:
     # a row names the function of this module that builds its programs
     builder = functools.partial(globals()[f"_{build}"], **(words or {}))
     forms = {cast(Form, form): Bound(**most) for form, most in bounds.items()}
-    return HotPath(name, sizes, unit, builder, forms)
+    return HotPath(name, sizes, unit, builder, forms, kernels or {})
 
 
 HOT_PATHS: dict[str, HotPath] = {

@@ -25,12 +25,14 @@ from benchmarks.accelerators._compile_for import (
     LIMITS,
     TARGETS,
     NotHereError,
+    assembler_text,
     check_installed,
     compiled,
     target,
 )
 from benchmarks.accelerators._hlo import Counts, counts_of
 from benchmarks.accelerators._hot_paths import HOT_PATHS, Bound, Work
+from benchmarks.accelerators._ptx import instructions
 from benchmarks.accelerators._reading import Reading
 from mrsa_jax._core import forms as _forms
 from mrsa_jax._core.arrays import on_device
@@ -122,10 +124,20 @@ def read_compiled(
             ]
         )
     seconds = time.perf_counter() - start
+    kernels = HOT_PATHS[path].kernels if form == "pallas" and not quick else {}
+    executed = None
+    if kernels:
+        with _forms.use_form(form):
+            texts = [
+                assembler_text(call.function, where, *call.arguments, **call.static)
+                for call in work.calls
+            ]
+        executed = instructions("".join(texts), kernels)
     is_bound = where.platform == "cuda" and not quick
     bound = HOT_PATHS[path].bounds[form] if is_bound else None
     device = f"{name}, not there: nothing was run"
-    return _reading(case, device, path, form, work, counts, seconds, bound)
+    reading = _reading(case, device, path, form, work, counts, seconds, bound)
+    return dataclasses.replace(reading, instructions=executed)
 
 
 def read_within(

@@ -34,6 +34,8 @@ class Reading:
         most_launches: Bound; None if this form has none here.
         most_moved: Bound of `moved`; None likewise.
         most_unknown_loops: Bound; None likewise.
+        instructions: Of warps, for one unit of work; None where nobody counted.
+        most_instructions: Bound; None likewise.
         seconds_min: Fastest call; None where nothing ran.
         seconds_median: Median call; None likewise.
         shares: Of the limits of the device: "memory", "int32", "launches", "matrix",
@@ -61,6 +63,8 @@ class Reading:
     most_launches: int | None = None
     most_moved: float | None = None
     most_unknown_loops: int | None = None
+    instructions: float | None = None
+    most_instructions: float | None = None
     seconds_min: float | None = None
     seconds_median: float | None = None
     shares: dict[str, float] = dataclasses.field(default_factory=dict)
@@ -99,6 +103,12 @@ class Reading:
                     f"{self.unknown_loops}",
                     self.unknown_loops,
                     self.most_unknown_loops,
+                ),
+                (
+                    f"instructions for one of its {self.unit}",
+                    f"{self.instructions or 0:,.0f}",
+                    self.instructions or 0,
+                    self.most_instructions,
                 ),
             )
             if most is not None and value > most

@@ -45,8 +45,8 @@ _LEAST_A_ROW = 100  # entries, however few there are
 
 def is_for_kernel(columns: int) -> bool:
     """Return whether a kernel eliminates matrices of this many columns."""
-    # on a GPU `_rank_kernel` holds a matrix in registers; wider ones go through
-    # `_blocked` by XLA
+    # on a GPU `_rank_kernel` holds a basis in registers, `_small_kernel` rows; wider
+    # matrices go through `_blocked` by XLA
     if chosen_form(("xla", "pallas")) != "pallas":
         return False
     from mrsa_jax.modular._rank_kernel import MOST_COLUMNS
@@ -72,9 +72,9 @@ def independent_rows(
     of = None if prime is None else field(prime)
     form: Any = _blocked
     if is_for_kernel(matrices.shape[-1]):
-        from mrsa_jax.modular import _rank_kernel
+        from mrsa_jax.modular import _rank_kernel, _small_kernel
 
-        form = _rank_kernel
+        form = _small_kernel if of is None else _rank_kernel
     if not isinstance(matrices, jax.Array) or matrices.dtype.itemsize == 8:
         matrices = residues(matrices, prime or form.SMALL_PRIME)
     return form.independent_rows(matrices, of, steps, number)
@@ -298,8 +298,8 @@ def rank(matrix: Any) -> Int32[Array, "*batch"]:
     """
     array = as_integers(matrix, "matrix")
     # One rule in three forms: compiled loops on a CPU, blocks of rows by XLA
-    # (`_blocked`), a kernel on a GPU (`_rank_kernel`). All decide modulo primes that
-    # are drawn for this call.
+    # (`_blocked`), kernels on a GPU (`_small_kernel` first, then `_rank_kernel`). All
+    # decide modulo primes that are drawn for this call.
     form = chosen_form(("loops", "xla", "pallas"), array)
     if form == "loops":
         array = np.asarray(array)

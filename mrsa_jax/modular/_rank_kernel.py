@@ -1,4 +1,4 @@
-"""Elimination of matrices of up to 128 columns on NVIDIA GPUs (Pallas, Triton).
+"""Elimination modulo 31-bit primes, up to 128 columns, on NVIDIA GPUs (Pallas, Triton).
 
 One launch.
 A program takes a matrix row by row and holds in registers a basis of the kernel of the
@@ -32,8 +32,6 @@ from mrsa_jax._core.prime import (
 )
 
 MOST_COLUMNS = 128
-# The largest prime p with 2 (p - 1)**2 < 2**32: a * b + c * d takes one remainder.
-SMALL_PRIME = 46_337
 _LEAST_TILE = 16
 _WARP_ENTRIES = 1_024  # of the tile, so that registers suffice: at most 128 a thread
 
@@ -41,18 +39,14 @@ _WARP_ENTRIES = 1_024  # of the tile, so that registers suffice: at most 128 a t
 @functools.partial(jax.jit, static_argnames=("steps",))
 def independent_rows(
     matrices: Shaped[Array, "batch rows columns"],
-    of: Field | None,
+    of: Field,
     steps: int,
     count: Int32[Array, ""] | None = None,
 ) -> Bool[Array, "batch rows"]:
-    """Return what `_blocked.independent_rows` does.
-
-    Without a field modulo `SMALL_PRIME`.
-    """
+    """Return what `_blocked.independent_rows` does, given a field."""
     batch, rows, columns = matrices.shape
     side = max(_LEAST_TILE, pl.next_power_of_2(columns))
-    scalars = [jnp.int32(batch) if count is None else count]
-    scalars += [] if of is None else [of.prime, of.reciprocal]
+    scalars = [jnp.int32(batch) if count is None else count, of.prime, of.reciprocal]
     one = pl.BlockSpec((1,), lambda _: (0,))
     (found,) = launch(
         "independent_rows",
@@ -74,12 +68,15 @@ def independent_rows(
 def _kernel(
     matrix_ref: Any,
     count_ref: Any,
-    *refs: Any,
+    prime_ref: Any,
+    reciprocal_ref: Any,
+    found_ref: Any,
+    *,
     side: int,
     steps: int,
 ) -> None:
-    *field_refs, found_ref = refs
-    of = _field(*field_refs) if field_refs else None
+    # without what only an inverse needs
+    of = Field(prime_ref[0], reciprocal_ref[0], jnp.zeros(1, jnp.int32))
     rows, columns = matrix_ref.shape
     place_of = lax.iota(jnp.int32, side)
     inside = place_of < jnp.int32(columns)
@@ -131,26 +128,14 @@ def _kernel(
         lax.fori_loop(jnp.int32(steps), ends[1], compare, basis)
 
 
-def _field(prime_ref: Any, reciprocal_ref: Any) -> Field:
-    """Return a field without what only an inverse needs."""
-    return Field(
-        prime_ref[0],
-        reciprocal_ref[0],
-        jnp.zeros(1, jnp.int32),
-    )
-
-
 def _products(
     basis: Array,
     row: Array,
-    of: Field | None,
+    of: Field,
 ) -> Array:
     """Return the products mod p of a row with all vectors of the basis."""
     if row.dtype == jnp.bool_:
         each = jnp.where(row[None, :], basis, 0)
-    elif of is None:
-        prime = jnp.uint32(SMALL_PRIME)
-        each = basis * (residues(row, SMALL_PRIME) % prime)[None, :] % prime
     else:
         factors = residues(row, of.prime)
         each = scale(
@@ -159,8 +144,6 @@ def _products(
             companion(factors, of)[None, :],
             of,
         )
-    if of is None:
-        return jnp.sum(each, axis=1, dtype=jnp.uint32) % SMALL_PRIME
     return sum_residues(each, of, axis=1)
 
 
@@ -169,12 +152,9 @@ def _cross(
     vector: Array,
     values: Array,
     pivot: Array,
-    of: Field | None,
+    of: Field,
 ) -> Array:
     """Return pivot * basis - values * vector."""
-    if of is None:
-        prime = jnp.uint32(SMALL_PRIME)
-        return (pivot * basis + (prime - values)[:, None] * vector[None, :]) % prime
     kept = scale(basis, pivot, companion(pivot, of), of)
     ratio = companion(values, of)[:, None]
     return subtract(kept, scale(vector[None, :], values[:, None], ratio, of), of)

@@ -21,7 +21,7 @@ import jaxtyping
 import numpy as np
 import pytest
 
-from benchmarks.accelerators import _compile_for, _hlo, _hot_paths, _measured
+from benchmarks.accelerators import _compile_for, _hlo, _hot_paths, _measured, _ptx
 from benchmarks.accelerators.__main__ import main
 from benchmarks.accelerators._reading import Reading
 from mrsa_jax import ConfigurationError
@@ -163,6 +163,53 @@ def test_counts_of_a_program_compiled_here() -> None:
     assert both.temporary_bytes == found.temporary_bytes
 
 
+# Two warps; a loop that holds another one and a branch, which jumps ahead in the text; a
+# loop of one block.
+_PTX = """
+.visible .entry other(.param .u32 p)
+{
+\tret;
+}
+.visible .entry handmade(
+\t.param .u64 .ptr .global .align 16 a
+)
+.reqntid 64, 1, 1
+{
+\t.reg .pred \t%p<5>;
+\tmov.u32 \t%r1, 0;                          // one
+\tmov.u32 \t%r2, 0;
+\tbra.uni \t$L__BB1_2;
+$L__BB1_1:
+\tadd.s32 \t%r1, %r1, 1;
+\t@%p1 bra \t$L__BB1_5;
+$L__BB1_2:                                // outer head
+\tadd.s32 \t%r3, %r3, 1;
+\t@%p2 bra \t$L__BB1_1;
+$L__BB1_3:                                // inner
+\tmul.lo.s32 \t%r4, %r4, %r4;
+\tmul.lo.s32 \t%r4, %r4, %r4;
+\t@!%p3 bra \t$L__BB1_3;
+\tbra.uni \t$L__BB1_1;
+$L__BB1_5:
+\tadd.s32 \t%r5, %r5, 1;
+\t@%p4 bra \t$L__BB1_5;
+\tret;
+}
+"""
+
+
+def test_instructions_of_a_kernel_worked_by_hand() -> None:
+    # before 3, outer 2 + 2 + 1 a round, inner 3, the last loop 2, and the end
+    expected = 3 + 7 * (5 + 10 * 3) + 4 * 2 + 1
+    found = _ptx.instructions(_PTX, {"handmade": [7, 10, 4]})
+    assert found == 2 * expected
+    assert _ptx.instructions(_PTX, {"other": []}) == 1
+    with pytest.raises(ValueError, match="3 loops, but rounds of 2 are stated"):
+        _ptx.instructions(_PTX, {"handmade": [7, 10]})
+    with pytest.raises(ValueError, match="no kernel gone among other, handmade"):
+        _ptx.instructions(_PTX, {"gone": []})
+
+
 # ---- what is missing
 
 
@@ -267,6 +314,8 @@ def test_what_is_beyond_a_bound() -> None:
     (words,) = _reading(moved_bytes=301).excesses()
     assert words == "3.01 times the least bytes, at most 3 are allowed"
     assert len(_reading(unknown_loops=1, host_calls=2).excesses()) == 2
+    (words,) = _reading(instructions=2e3, most_instructions=1e3).excesses()
+    assert words == "2,000 instructions for one of its sums, at most 1,000 are allowed"
     free = _reading(
         most_launches=None, most_moved=None, most_unknown_loops=None, launches=10**9
     )

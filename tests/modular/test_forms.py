@@ -14,10 +14,10 @@ import mrsa_jax as mj
 from mrsa_jax._core import forms
 from mrsa_jax._core.arrays import on_device
 from mrsa_jax._core.prime import PRIMES
-from mrsa_jax.modular import _blocked, _linalg, _rank_kernel, rank, rank_trajectory
+from mrsa_jax.modular import _blocked, _linalg, _small_kernel, rank, rank_trajectory
 
 FORMS = ("loops", "xla", "pallas")
-SMALL = (_blocked.SMALL_PRIME, _rank_kernel.SMALL_PRIME, 8_191)
+SMALL = (_blocked.SMALL_PRIME, _small_kernel.SMALL_PRIME, 8_191)
 
 
 def exact_ranks(matrix: np.ndarray) -> list[int]:
@@ -122,7 +122,7 @@ def test_small_primes_leave_open_what_they_divide(form: str) -> None:
     with mj.use_form(form):
         words = _linalg.held(CASES["128"])
         found = np.asarray(_linalg.ranks_modulo(words, None, 5))
-        prime = _rank_kernel.SMALL_PRIME if form == "pallas" else _blocked.SMALL_PRIME
+        prime = _small_kernel.SMALL_PRIME if form == "pallas" else _blocked.SMALL_PRIME
     own = 2 + SMALL.index(prime)
     expected = [exact_ranks(matrix)[-1] for matrix in CASES["128"]]
     assert found[own] == expected[own] - 1
