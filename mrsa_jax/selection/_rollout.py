@@ -38,6 +38,7 @@ from mrsa_jax._core.streams import (
 from mrsa_jax._core.threads import in_context
 from mrsa_jax._core.traced import is_traced
 from mrsa_jax.availability import Availability
+from mrsa_jax.selection._by_kernel import history_by_kernel, runs_kernel
 from mrsa_jax.selection._by_loops import Rollout, history_by_loops, runs_loops
 from mrsa_jax.selection._metrics import Running
 from mrsa_watch._base.errors import check_integer, check_size, require
@@ -401,10 +402,13 @@ def _method(scheme: Any, name: str, ndim: int) -> Any:
 
 
 def _history(key: Array, selector: Any, availability: Any, num_rounds: int) -> Array:
-    """Return bool[J, N, *trials]."""
-    step = functools.partial(_play, key, selector, availability)
+    """Return bool[*trials, J, N]."""
     start = _start(key, selector, availability)
-    return lax.scan(step, start, jnp.arange(num_rounds, dtype=jnp.uint32))[1]
+    if runs_kernel(key, selector, availability):
+        return history_by_kernel(key, (selector, availability), start, num_rounds)
+    step = functools.partial(_play, key, selector, availability)
+    rows = lax.scan(step, start, jnp.arange(num_rounds, dtype=jnp.uint32))[1]
+    return jnp.moveaxis(rows, (0, 1), (-2, -1))
 
 
 @quick_for_little(
@@ -434,7 +438,7 @@ def _roll_chunk(
     num_rounds: int,
 ) -> Bool[Array, "trials rounds clients"]:
     keys = jax.vmap(lambda trial: trial_key(key, trial))(trials)
-    return jnp.moveaxis(_history(keys, selector, availability, num_rounds), -1, 0)
+    return _history(keys, selector, availability, num_rounds)
 
 
 @quick_for_little(_entries, static_argnames=("num_rounds",))
