@@ -164,11 +164,13 @@ class BlockSelection:
             return chosen | _ranking.k_smallest(words(1), left, uniformly, steps)
 
         # which of the two searches run is data, so that one program serves all schemes
-        nobody = jnp.zeros_like(eligible)
-        chosen = lax.cond(_ranking.some(by_use > 0), least_used, lambda: nobody)
-        chosen = lax.cond(
-            _ranking.some(uniformly > 0), others, lambda chosen: chosen, chosen
-        )
+        first = self.least_used_blocks > 0
+        then = self.blocks_per_cohort > self.least_used_blocks
+        if steps == "bits":
+            # what no round changes would make a kernel of four loops over the rounds
+            first, then = _ranking.some(by_use > 0), _ranking.some(uniformly > 0)
+        chosen = lax.cond(first, least_used, lambda: jnp.zeros_like(eligible))
+        chosen = lax.cond(then, others, lambda chosen: chosen, chosen)
         cohort = _ranking.block_any(chosen, self.block_size, steps)
         return cohort, SelectorState(state.counts + cohort.astype(jnp.int32))
 
