@@ -9,11 +9,12 @@ from typing import Any
 
 import jax.numpy as jnp
 from jax import lax
-from jaxtyping import Array, Bool, Int32
+from jaxtyping import Array, Bool, Int32, Key
 
 from mrsa_jax._core.array_types import Flags, TrialKeys
 from mrsa_jax._core.forms import chosen_form
 from mrsa_jax._core.streams import is_threefry
+from mrsa_jax.selection._metrics import Running
 from mrsa_jax.selection._ranking import by_key, device_steps
 
 _MOST_CLIENTS = 128
@@ -71,7 +72,7 @@ def history_by_kernel(
     """Return participation; `states` are those before the first round."""
     from mrsa_jax.selection._kernel import WORD, all_rounds
 
-    words = all_rounds(key, schemes, states, num_rounds, keep=True)
+    (words,) = all_rounds(key, schemes, states, num_rounds, "history")
     shape = (*words.shape, WORD)
     place = lax.broadcasted_iota(jnp.uint32, shape, 3)
     flags = (jnp.broadcast_to(words[..., None], shape) >> place) & 1 == 1
@@ -86,5 +87,21 @@ def counts_by_kernel(
     """Return in how many rounds each client took part."""
     from mrsa_jax.selection._kernel import all_rounds
 
-    counts = all_rounds(key, schemes, states, num_rounds, keep=False)
+    (counts,) = all_rounds(key, schemes, states, num_rounds, "counts")
     return counts.reshape(-1, *key.shape)
+
+
+def statistics_by_kernel(
+    key: Key[Array, " trials"], schemes: Any, states: Any, num_rounds: int
+) -> tuple[Running, Int32[Array, "trials rounds"], Int32[Array, "trials rounds"]]:
+    """Return numbers after every round.
+
+    Running totals; the size of each cohort; the largest difference of counts.
+    """
+    from mrsa_jax.selection._kernel import all_rounds
+
+    counts, sizes, spread = all_rounds(key, schemes, states, num_rounds, "statistics")
+    low = jnp.cumsum(sizes.astype(jnp.uint32), axis=1)
+    high = jnp.cumsum(low < sizes.astype(jnp.uint32), axis=1, dtype=jnp.uint32)
+    rounds = jnp.arange(1, num_rounds + 1, dtype=jnp.int32)[None]
+    return Running(counts, low, high, rounds), sizes, spread

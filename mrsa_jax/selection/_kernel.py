@@ -10,7 +10,7 @@ Import inside functions only, where the form is "pallas".
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -22,12 +22,15 @@ from jaxtyping import Array
 from mrsa_jax._core.array_types import Flags, TrialKeys
 from mrsa_jax._core.kernels import launch
 from mrsa_jax._core.streams import Stream, folded_words, key_words, words_of_clients
-from mrsa_jax.selection._ranking import packed
+from mrsa_jax.selection._ranking import count, packed
 
 WORD = 32
 """Clients whose flags fill a word of a history."""
 # clients x trials of a program: 16 registers an array for each thread of its warp
 _TILE = 512
+_MOST = 2**31 - 1
+
+Kept = Literal["history", "counts", "statistics"]
 
 
 class _Place(NamedTuple):
@@ -110,8 +113,8 @@ def one_round(scheme: Any, key: TrialKeys, columns: Any) -> tuple[Flags, Any]:
 
 
 def all_rounds(
-    key: TrialKeys, schemes: Any, states: Any, num_rounds: int, *, keep: bool
-) -> Array:
+    key: TrialKeys, schemes: Any, states: Any, num_rounds: int, keep: Kept
+) -> list[Array]:
     """Play all rounds in one launch.
 
     Args:
@@ -119,11 +122,12 @@ def all_rounds(
         schemes: The selector, and who is online among its clients.
         states: Theirs before the first round, trials innermost.
         num_rounds: J.
-        keep: Whether the history is returned.
+        keep: What is returned.
 
     Returns:
-        uint32[B, J, words], client i the bit i % 32 of word i // 32; or the counts,
-        int32[N, B].
+        The history, uint32[B, J, words], client i the bit i % 32 of word i // 32. Or
+        the counts of clients, int32[N, B], behind them for statistics the size of each
+        round's cohort and the largest difference of counts after it, int32[B, J].
     """
     num_clients = schemes[0].num_clients
     flat = jax.tree.map(
@@ -144,20 +148,33 @@ def all_rounds(
             available &= place.is_client
             drawn = words(Stream.SELECTION)
             cohort, chosen = selector._choose("bits", drawn, chosen, available)
-            for i, word in enumerate(packed(cohort) if keep else []):
-                at = results[0].at[place.trials, j, jnp.int32(i)]
-                triton.store(at, word, mask=place.is_trial)
+            for values, (ref, *at) in of_round(place, cohort, chosen.counts, results):
+                triton.store(ref.at[place.trials, j, *at], values, mask=place.is_trial)
             return chosen, online
 
         chosen, _ = lax.fori_loop(0, num_rounds, step, loaded)
-        if not keep:
+        if keep != "history":
             place.store(results[0], chosen.counts)
 
-    result = jax.ShapeDtypeStruct((num_clients, key.size), jnp.int32)
-    if keep:
-        shape = key.size, num_rounds, _rows(num_clients) // WORD
-        result = jax.ShapeDtypeStruct(shape, jnp.uint32)
-    return _run("play", play, schemes, key, flat, num_clients, [result])[0]
+    def of_round(place: _Place, cohort: Array, counts: Array, results: Any) -> Any:
+        """Return what a round leaves of each trial, and where."""
+        if keep == "history":
+            words = packed(cohort)
+            return [(w, (results[0], jnp.int32(i))) for i, w in enumerate(words)]
+        if keep == "counts":
+            return []
+        least = jnp.min(jnp.where(place.is_client, counts, _MOST), axis=0)
+        spread = jnp.max(counts, axis=0) - least
+        return [(count(cohort), results[1:2]), (spread, results[2:])]
+
+    shapes: dict[Kept, list[tuple[int, ...]]] = {
+        "history": [(key.size, num_rounds, _rows(num_clients) // WORD)],
+        "counts": [(num_clients, key.size)],
+        "statistics": [(num_clients, key.size), *[(key.size, num_rounds)] * 2],
+    }
+    dtype = jnp.uint32 if keep == "history" else jnp.int32
+    results = [jax.ShapeDtypeStruct(shape, dtype) for shape in shapes[keep]]
+    return _run("play", play, schemes, key, flat, num_clients, results)
 
 
 def _run(

@@ -38,7 +38,11 @@ from mrsa_jax._core.streams import (
 from mrsa_jax._core.threads import in_context
 from mrsa_jax._core.traced import is_traced
 from mrsa_jax.availability import Availability
-from mrsa_jax.selection._by_kernel import history_by_kernel, runs_kernel
+from mrsa_jax.selection._by_kernel import (
+    history_by_kernel,
+    runs_kernel,
+    statistics_by_kernel,
+)
 from mrsa_jax.selection._by_loops import Rollout, history_by_loops, runs_loops
 from mrsa_jax.selection._metrics import Running
 from mrsa_watch._base.errors import check_integer, check_size, require
@@ -450,6 +454,12 @@ def _metrics_chunk(
     num_rounds: int,
 ) -> RolloutMetrics:
     keys = jax.vmap(lambda trial: trial_key(key, trial))(trials)
+    start = _start(keys, selector, availability)
+    if runs_kernel(keys, selector, availability):
+        schemes = selector, availability
+        running, sizes, spread = statistics_by_kernel(keys, schemes, start, num_rounds)
+        gaps = spread.astype(jnp.float32) / running.rounds.astype(jnp.float32)
+        return RolloutMetrics(gaps, running.cardinality(), sizes == 0, running.counts.T)
 
     def step(carry: Any, j: Array) -> tuple[Any, Any]:
         states, running = carry
@@ -458,7 +468,6 @@ def _metrics_chunk(
         row = (running.fairness_gap(), running.cardinality(), ~jnp.any(cohort, axis=0))
         return (states, running), row
 
-    start = _start(keys, selector, availability)
     running = varying_like(Running.start((selector.num_clients, *keys.shape)), start)
     rounds = jnp.arange(num_rounds, dtype=jnp.uint32)
     (_, running), (gaps, sizes, skipped) = lax.scan(step, (start, running), rounds)

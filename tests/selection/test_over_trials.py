@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -12,7 +13,7 @@ from mrsa_jax._core import batches as _batches
 from mrsa_jax._core.device import compiling_for
 from mrsa_jax._core.pytrees import pytree
 from mrsa_jax.availability import independent, markov
-from mrsa_jax.selection import _rollout
+from mrsa_jax.selection import _by_kernel, _rollout
 from mrsa_jax.selection._blocks import BlockSelection
 from mrsa_jax.selection._by_kernel import runs_kernel
 
@@ -84,15 +85,36 @@ def test_the_kernel_maps_over_configurations():
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("which", [0, 2])
-def test_a_round_by_itself_is_chosen_by_a_kernel(which):
-    """Statistics play round after round, as training does."""
+@pytest.mark.parametrize("which", [0, 5])
+def test_statistics_are_those_of_rounds_played_one_by_one(which, monkeypatch):
     scheme, online = schemes(18, 6, 3)[which]
     with mj.use_form("xla"):
-        expected = selection.rollout_metrics(5, scheme, online, 4, 70)
-    with mj.use_form("pallas"):
-        found = selection.rollout_metrics(5, scheme, online, 4, 70)
+        expected = selection.rollout_metrics(5, scheme, online, 9, 70)
+    with mj.use_form("pallas"), monkeypatch.context() as patch:
+        patch.setattr(_rollout, "_play", None)
+        found = selection.rollout_metrics(5, scheme, online, 9, 70)
     for one, other in zip(expected, found, strict=True):
+        assert one.dtype == other.dtype
+        assert (one == other).all()
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("which", [0, 2])
+def test_a_round_by_itself_is_chosen_by_a_kernel(which, monkeypatch):
+    scheme, _ = schemes(18, 6, 3)[which]
+    keys = jax.random.split(jax.random.key(1), 70)
+    draw = np.random.default_rng(0)
+    available = jnp.asarray(draw.random((18, 70)) < 0.9)
+    state = jax.tree.map(
+        lambda leaf: leaf[:, None] + draw.integers(0, 3, (18, 70)), scheme.init()
+    )
+    with mj.use_form("xla"):
+        expected = scheme.select(keys, state, available)
+    assert expected[0].any()
+    monkeypatch.setattr(_by_kernel, "device_steps", None)
+    with mj.use_form("pallas"):
+        found = scheme.select(keys, state, available)
+    for one, other in zip(*map(jax.tree.leaves, (expected, found)), strict=True):
         assert (one == other).all()
 
 
