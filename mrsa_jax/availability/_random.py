@@ -102,7 +102,7 @@ class Independent:
         return self._drawn(lambda _: words, state)
 
     def _drawn(self, words: Callable[[int], Array], state: None) -> tuple[Array, None]:
-        """Return what `sample` does, of a word for each client."""
+        """Draw as `sample` does, by a word of each client."""
         return ~happens(words(0), self.thresholds), state
 
 
@@ -263,10 +263,10 @@ class Markov:
     def _drawn(
         self, words: Callable[[int], Array], state: Array
     ) -> tuple[Array, Array]:
-        """Return what `sample` does, of a word for each client."""
-        own = words(0)
+        """Draw as `sample` does, by a word of each client."""
+        word = words(0)
         # one word decides both: whether a client leaves, or whether it comes back
-        online = jnp.where(state, ~happens(own, self.leave), happens(own, self.back))
+        online = jnp.where(state, ~happens(word, self.leave), happens(word, self.back))
         return online, online
 
 

@@ -72,7 +72,7 @@ class BernoulliSelection:
         state: SelectorState,
         available: Array,
     ) -> tuple[Array, SelectorState]:
-        """Return what `select` does."""
+        """Choose as `select` does."""
         del steps
         cohort = available & _chance.happens(words(0), self.threshold)
         return cohort, SelectorState(state.counts + cohort.astype(jnp.int32))
@@ -263,7 +263,7 @@ class BinSelection:
         state: BinsState,
         available: Array,
     ) -> tuple[Array, BinsState]:
-        """Return what `select` does."""
+        """Choose as `select` does."""
         del steps
         bins = jnp.maximum(self.num_bins, 1)
         drawn = words(0) % bins.astype(jnp.uint32)

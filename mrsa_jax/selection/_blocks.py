@@ -150,7 +150,7 @@ class BlockSelection:
         state: SelectorState,
         available: Array,
     ) -> tuple[Array, SelectorState]:
-        """Return what `select` does."""
+        """Choose as `select` does."""
         eligible = _ranking.block_start_all(available, self.block_size, steps)
         works = _ranking.count(eligible) >= self.blocks_per_cohort
         by_use = jnp.where(works, self.least_used_blocks, 0)
@@ -160,8 +160,8 @@ class BlockSelection:
             return _ranking.k_smallest(words(0), eligible, by_use, steps, state.counts)
 
         def others(chosen: Array) -> Array:
-            left = eligible & ~chosen
-            return chosen | _ranking.k_smallest(words(1), left, uniformly, steps)
+            rest = eligible & ~chosen
+            return chosen | _ranking.k_smallest(words(1), rest, uniformly, steps)
 
         # which of the two searches run is data, so that one program serves all schemes
         first = self.least_used_blocks > 0

@@ -33,7 +33,7 @@ def over_trials(
         available: [N, *trials].
 
     Returns:
-        What `_choose` returns: the cohort and the new state.
+        The cohort and the new state.
     """
     num_clients = len(available)
     if num_clients <= _MOST_CLIENTS and chosen_form(("xla", "pallas")) == "pallas":

@@ -9,8 +9,8 @@ Import inside functions only, where the form is "pallas".
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, Literal, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -31,6 +31,9 @@ _TILE = 512
 _MOST = 2**31 - 1
 
 Kept = Literal["history", "counts", "statistics"]
+_Slice: TypeAlias = slice | pl.Slice
+_Ref: TypeAlias = Any  # to an array in the device's memory
+_Tree: TypeAlias = Any  # of numbers, of arrays, of references
 
 
 class _Place(NamedTuple):
@@ -45,7 +48,7 @@ class _Place(NamedTuple):
 
     clients: Array
     is_client: Array
-    trials: Any
+    trials: _Slice
     is_trial: Array
 
     @staticmethod
@@ -59,7 +62,7 @@ class _Place(NamedTuple):
         return _Place(row, (row < num_clients)[:, None], pl.ds(first, tile), is_trial)
 
     @property
-    def both(self) -> tuple[Any, Any]:
+    def both(self) -> tuple[_Slice, _Slice]:
         """Slices of the rows and the columns."""
         return pl.ds(0, len(self.clients)), self.trials
 
@@ -68,19 +71,19 @@ class _Place(NamedTuple):
         """bool[rows, columns]."""
         return self.is_client & self.is_trial[None]
 
-    def number(self, ref: Any, ndim: int) -> Array:
+    def number(self, ref: _Ref, ndim: int) -> Array:
         """Load a number of the scheme, or one for each client."""
         # rows beyond the last client have those of client 0
         return ref[jnp.where(self.is_client[:, 0], self.clients, 0)] if ndim else ref[0]
 
-    def load(self, ref: Any) -> Array:
+    def load(self, ref: _Ref) -> Array:
         """Load an array of trials, or of clients and trials; zeros beyond them."""
         if ref.ndim == 1:
             return triton.load(ref.at[self.trials], mask=self.is_trial, other=0)
         nothing = ref.dtype.type(0)
         return triton.load(ref.at[self.both], mask=self.inside, other=nothing)
 
-    def store(self, ref: Any, values: Array) -> None:
+    def store(self, ref: _Ref, values: Array) -> None:
         """Store an array of clients and trials."""
         triton.store(ref.at[self.both], values, mask=self.inside)
 
@@ -90,30 +93,38 @@ def _rows(num_clients: int) -> int:
     return max(WORD, 1 << (num_clients - 1).bit_length())
 
 
-def one_round(scheme: Any, key: TrialKeys, columns: Any) -> tuple[Flags, Any]:
+def one_round(scheme: _Tree, key: TrialKeys, columns: _Tree) -> tuple[Flags, _Tree]:
     """Choose in place of `columns`: who is available, and the state, [N, *trials]."""
     num_clients, *trials = columns[0].shape
     flat = jax.tree.map(lambda column: column.reshape(num_clients, -1), columns)
     leaves, structure = jax.tree.flatten(flat)
 
-    def play(place: _Place, own: Any, halves: Any, loaded: Any, results: Any) -> None:
+    def play(
+        place: _Place,
+        rule: _Tree,
+        halves: _Tree,
+        loaded: _Tree,
+        results: Sequence[_Ref],
+    ) -> None:
         available, state = loaded
 
         def draw(word: int) -> Array:
             return words_of_clients(halves, len(place.clients), word)
 
-        found = own._choose("bits", draw, state, available)
-        for ref, values in zip(results, jax.tree.leaves(found), strict=True):
+        chosen = rule._choose("bits", draw, state, available)
+        for ref, values in zip(results, jax.tree.leaves(chosen), strict=True):
             place.store(ref, values)
 
-    found = _run("choose", play, scheme, key, flat, num_clients, leaves, in_place=True)
-    shaped = [array.reshape(num_clients, *trials) for array in found]
+    columns = _run(
+        "choose", play, scheme, key, flat, num_clients, leaves, in_place=True
+    )
+    shaped = [array.reshape(num_clients, *trials) for array in columns]
     cohort, state = jax.tree.unflatten(structure, shaped)
     return cohort, state
 
 
 def all_rounds(
-    key: TrialKeys, schemes: Any, states: Any, num_rounds: int, keep: Kept
+    key: TrialKeys, schemes: _Tree, states: _Tree, num_rounds: int, keep: Kept
 ) -> list[Array]:
     """Play all rounds in one launch.
 
@@ -134,10 +145,16 @@ def all_rounds(
         lambda leaf: leaf.reshape(*leaf.shape[: leaf.ndim - key.ndim], -1), states
     )
 
-    def play(place: _Place, own: Any, halves: Any, loaded: Any, results: Any) -> None:
-        selector, availability = own
+    def play(
+        place: _Place,
+        rules: _Tree,
+        halves: _Tree,
+        loaded: _Tree,
+        results: Sequence[_Ref],
+    ) -> None:
+        selector, availability = rules
 
-        def step(j: Array, states: Any) -> Any:
+        def step(j: Array, states: _Tree) -> _Tree:
             chosen, online = states
 
             def words(stream: Stream) -> Callable[[int], Array]:
@@ -156,8 +173,10 @@ def all_rounds(
         if keep != "history":
             place.store(results[0], chosen.counts)
 
-    def of_round(place: _Place, cohort: Array, counts: Array, results: Any) -> Any:
-        """Return what a round leaves of each trial, and where."""
+    def of_round(
+        place: _Place, cohort: Array, counts: Array, results: Sequence[_Ref]
+    ) -> _Tree:
+        """Return numbers of each trial that a round leaves, and their places."""
         if keep == "history":
             words = packed(cohort)
             return [(w, (results[0], jnp.int32(i))) for i, w in enumerate(words)]
@@ -180,9 +199,9 @@ def all_rounds(
 def _run(
     name: str,
     play: Callable[..., None],
-    schemes: Any,
+    schemes: _Tree,
     key: TrialKeys,
-    columns: Any,
+    columns: _Tree,
     num_clients: int,
     results: list[Any],
     *,
@@ -203,14 +222,18 @@ def _run(
     """
     numbers, of_schemes = jax.tree.flatten(schemes)
     halves = tuple(half.reshape(-1) for half in key_words(key))
-    given, of_columns = jax.tree.flatten((halves, columns))
+    arrays, of_columns = jax.tree.flatten((halves, columns))
 
-    def kernel(*refs: Any) -> None:
+    def kernel(*refs: _Ref) -> None:
         place = _Place.here(num_clients, key.size)
-        own = [place.number(ref, n.ndim) for ref, n in zip(refs, numbers, strict=False)]
+        rules = [
+            place.number(ref, n.ndim) for ref, n in zip(refs, numbers, strict=False)
+        ]
         inputs = refs[len(numbers) : -len(results)]
         loaded = jax.tree.unflatten(of_columns, map(place.load, inputs))
-        play(place, jax.tree.unflatten(of_schemes, own), *loaded, refs[-len(results) :])
+        play(
+            place, jax.tree.unflatten(of_schemes, rules), *loaded, refs[-len(results) :]
+        )
 
     before = len(numbers) + len(halves)
     aliases = {before + i: i for i in range(len(results))} if in_place else {}
@@ -220,7 +243,7 @@ def _run(
         (-(-key.size // (_TILE // _rows(num_clients))),),
         results,
         *(number.reshape(-1) for number in numbers),
-        *given,
+        *arrays,
         num_warps=1,
         input_output_aliases=aliases,
     )

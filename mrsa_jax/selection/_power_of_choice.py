@@ -114,7 +114,7 @@ class PowerOfChoice:
         state: PowerOfChoiceState,
         available: Array,
     ) -> tuple[Array, PowerOfChoiceState]:
-        """Return what `select` does."""
+        """Choose as `select` does."""
         counts, log_losses = state
         online = _ranking.count(available)
         works = online >= self.cohort_size

@@ -32,7 +32,7 @@ Words = Callable[[int], Array]  # which of a client's words -> uint32[N, ...]
 
 
 def by_key(key: TrialKeys, num_clients: int) -> Words:
-    """Return what draws a word of each client under keys, the axes of which follow."""
+    """Return a function that draws a word of each client, under keys of trials."""
     return lambda word: client_words(key, num_clients, word)
 
 
@@ -318,8 +318,8 @@ def packed(flags: Flags) -> list[UInt32[Array, "*trials"]]:
     bits = jnp.where(flags, jnp.uint32(1) << (client & 31), jnp.uint32(0))
 
     def word(i: int) -> Array:
-        own = jnp.where(client >> 5 == i, bits, jnp.uint32(0))
-        return jnp.sum(own, axis=0, dtype=jnp.uint32)
+        members = jnp.where(client >> 5 == i, bits, jnp.uint32(0))
+        return jnp.sum(members, axis=0, dtype=jnp.uint32)
 
     return [word(i) for i in range(-(-flags.shape[0] // 32))]
 
@@ -328,7 +328,7 @@ def unpacked(words: list[UInt32[Array, "*trials"]], num_clients: int) -> Flags:
     """Return the flags of clients who are bits."""
     shape = (num_clients, *words[0].shape)
     client = lax.broadcasted_iota(jnp.uint32, shape, 0)
-    own = jnp.broadcast_to(words[0][None], shape)
+    word_of = jnp.broadcast_to(words[0][None], shape)
     for i, word in enumerate(words[1:], 1):
-        own = jnp.where(client >> 5 == i, word[None], own)
-    return (own >> (client & 31)) & 1 == 1
+        word_of = jnp.where(client >> 5 == i, word[None], word_of)
+    return (word_of >> (client & 31)) & 1 == 1

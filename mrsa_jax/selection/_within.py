@@ -136,7 +136,7 @@ class SeparatedSelection:
         state: SeparationState,
         available: Array,
     ) -> tuple[Array, SeparationState]:
-        """Return what `select` does, of a scheme inside that can."""
+        """Choose as `select` does, by a scheme inside that can."""
         choose = functools.partial(self.selector._choose, steps, words, state.inner)
         return self._among_rested(choose, state, available)
 
