@@ -25,9 +25,9 @@ PACKAGE = ROOT / "mrsa_jax"
 
 # tokens of code, of each family and of the modules beside them
 TOKENS = {
-    "_core": 35_300,
+    "_core": 35_400,
     "attacks": 26_150,
-    "availability": 4_250,
+    "availability": 4_300,
     "bench": 11_700,
     "cli": 16_350,
     "data": 14_700,
@@ -43,7 +43,7 @@ TOKENS = {
     "protocol": 17_850,
     "quantize": 5_850,
     "secagg": 39_900,
-    "selection": 24_050,
+    "selection": 26_350,
     "study": 168_050,
     "": 376,
 }
@@ -54,9 +54,9 @@ TREES = {
     "papers": ROOT / "papers",
     "benchmarks": ROOT / "benchmarks",
 }
-MOST_TOKENS = 808_500
+MOST_TOKENS = 811_000
 MOST_TOKENS_A_LINE = 9.15
-MOST = {"rulers": 0, "Any": 3_510, "vague names": 248, "odd openings": 48}
+MOST = {"rulers": 0, "Any": 3_525, "vague names": 248, "odd openings": 48}
 LEAST_COMMENTS = 0.035
 NAMES = {
     "attacks": 29, "availability": 12, "bench": 7, "data": 17, "design": 5, "dp": 13,

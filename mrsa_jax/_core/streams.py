@@ -293,6 +293,17 @@ def words_of_clients(
     return _threefry_2x32((spread[0], spread[1]), (stream, index))[0]
 
 
+def folded_words(
+    halves: tuple[UInt32[Array, "*trials"], UInt32[Array, "*trials"]],
+    *path: int | Array,
+) -> tuple[UInt32[Array, "*trials"], UInt32[Array, "*trials"]]:
+    """Return `fold` of keys given as their two words, as kernels hold them."""
+    for step in path:
+        index = jnp.broadcast_to(jnp.asarray(step).astype(jnp.uint32), halves[0].shape)
+        halves = _threefry_2x32(halves, (jnp.zeros_like(index), index))
+    return halves
+
+
 @functools.partial(one_program, static_argnames=("num_clients", "word"))
 def pair_words(
     key: Key[Array, "*trials"],

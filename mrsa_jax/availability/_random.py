@@ -7,7 +7,7 @@ that go offline stay so for some rounds, with the same long-run dropout rate. p_
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, Literal, Protocol, runtime_checkable
 
 import jax.numpy as jnp
@@ -98,9 +98,12 @@ class Independent:
             "must be one rate for each client (`for_clients` spreads a single one)",
             f"shape {self.thresholds.shape}",
         )
-        return ~happens(
-            client_words(key, self.thresholds.shape[-1]), self.thresholds
-        ), state
+        words = client_words(key, self.thresholds.shape[-1])
+        return self._drawn(lambda _: words, state)
+
+    def _drawn(self, words: Callable[[int], Array], state: None) -> tuple[Array, None]:
+        """Draw as `sample` does, by a word of each client."""
+        return ~happens(words(0), self.thresholds), state
 
 
 @also_traced
@@ -255,10 +258,15 @@ class Markov:
         Return who is online, which is also the next state.
         """
         words = client_words(key, self.away.shape[-1])
+        return self._drawn(lambda _: words, state)
+
+    def _drawn(
+        self, words: Callable[[int], Array], state: Array
+    ) -> tuple[Array, Array]:
+        """Draw as `sample` does, by a word of each client."""
+        word = words(0)
         # one word decides both: whether a client leaves, or whether it comes back
-        online = jnp.where(
-            state, ~happens(words, self.leave), happens(words, self.back)
-        )
+        online = jnp.where(state, ~happens(word, self.leave), happens(word, self.back))
         return online, online
 
 

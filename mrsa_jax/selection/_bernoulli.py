@@ -19,8 +19,8 @@ from mrsa_jax._core.factories import also_traced, is_whole, unless_traced
 from mrsa_jax._core.programs import one_program
 from mrsa_jax._core.pytrees import Calls, pytree, static
 from mrsa_jax._core.selector import SelectorState
-from mrsa_jax._core.streams import client_words
 from mrsa_jax._core.traced import is_traced
+from mrsa_jax.selection._ranking import Steps, Words, by_key
 from mrsa_watch._base.errors import check_integer, check_size, require
 from mrsa_watch._base.values import by_value
 
@@ -63,9 +63,18 @@ class BernoulliSelection:
 
         Takes trials as trailing axes (of `counts` too).
         """
-        cohort = available & _chance.happens(
-            client_words(key, self.num_clients), self.threshold
-        )
+        return self._choose(None, by_key(key, self.num_clients), state, available)
+
+    def _choose(
+        self,
+        steps: Steps | None,
+        words: Words,
+        state: SelectorState,
+        available: Array,
+    ) -> tuple[Array, SelectorState]:
+        """Choose as `select` does."""
+        del steps
+        cohort = available & _chance.happens(words(0), self.threshold)
         return cohort, SelectorState(state.counts + cohort.astype(jnp.int32))
 
     def chances(self, dropout_rates: np.ndarray) -> PerClient:
@@ -245,8 +254,19 @@ class BinSelection:
 
         Takes trials as trailing axes.
         """
+        return self._choose(None, by_key(key, self.num_clients), state, available)
+
+    def _choose(
+        self,
+        steps: Steps | None,
+        words: Words,
+        state: BinsState,
+        available: Array,
+    ) -> tuple[Array, BinsState]:
+        """Choose as `select` does."""
+        del steps
         bins = jnp.maximum(self.num_bins, 1)
-        drawn = client_words(key, self.num_clients) % bins.astype(jnp.uint32)
+        drawn = words(0) % bins.astype(jnp.uint32)
         turn = state.played % bins
         is_first = (turn if self.fresh else state.played) == 0
         # in later rounds what was drawn in the first one holds

@@ -26,13 +26,14 @@ from mrsa_jax._core.pytrees import Calls, pytree, static
 from mrsa_jax._core.selector import SelectorState
 from mrsa_jax._core.traced import is_traced
 from mrsa_jax.selection import _ranking
+from mrsa_jax.selection._by_kernel import over_trials
 from mrsa_jax.selection._metrics import (
     all_or_none,
     block_chances,
     chances_of_some,
     gap_of_some,
 )
-from mrsa_jax.selection._ranking import Steps, Words, over_trials
+from mrsa_jax.selection._ranking import Steps, Words
 from mrsa_jax.selection.checks import Fairness, check_sizes
 from mrsa_watch._base.errors import check_known, check_size, require
 
@@ -140,36 +141,38 @@ class BlockSelection:
         Cost: a few passes over N; the family of possible cohorts is never enumerated.
         Takes trials as trailing axes (of `counts` too).
         """
-        cohort, counts = over_trials(_choose, self, key, available, state.counts)
-        return cohort, SelectorState(counts)
+        return over_trials(self, key, state, available)
 
+    def _choose(
+        self,
+        steps: Steps,
+        words: Words,
+        state: SelectorState,
+        available: Array,
+    ) -> tuple[Array, SelectorState]:
+        """Choose as `select` does."""
+        eligible = _ranking.block_start_all(available, self.block_size, steps)
+        works = _ranking.count(eligible) >= self.blocks_per_cohort
+        by_use = jnp.where(works, self.least_used_blocks, 0)
+        uniformly = jnp.where(works, self.blocks_per_cohort, 0) - by_use
 
-def _choose(
-    scheme: BlockSelection,
-    steps: Steps,
-    words: Words,
-    available: Array,
-    counts: Array,
-) -> tuple[Array, Array]:
-    """Return the cohort and the new counts."""
-    blocks, by_use = scheme.blocks_per_cohort, scheme.least_used_blocks
-    eligible = _ranking.block_start_all(available, scheme.block_size, steps)
-    works = _ranking.count(eligible) >= blocks
+        def least_used() -> Array:
+            return _ranking.k_smallest(words(0), eligible, by_use, steps, state.counts)
 
-    def least_used() -> Array:
-        return _ranking.k_smallest(
-            words(0), eligible, jnp.where(works, by_use, 0), steps, counts
-        )
+        def others(chosen: Array) -> Array:
+            rest = eligible & ~chosen
+            return chosen | _ranking.k_smallest(words(1), rest, uniformly, steps)
 
-    def others(chosen: Array) -> Array:
-        wanted = jnp.where(works, blocks - by_use, 0)
-        return chosen | _ranking.k_smallest(words(1), eligible & ~chosen, wanted, steps)
-
-    # which of the two searches run is data, so that one program serves all schemes
-    chosen = lax.cond(by_use > 0, least_used, lambda: jnp.zeros_like(eligible))
-    chosen = lax.cond(blocks > by_use, others, lambda chosen: chosen, chosen)
-    cohort = _ranking.block_any(chosen, scheme.block_size, steps)
-    return cohort, counts + cohort.astype(jnp.int32)
+        # which of the two searches run is data, so that one program serves all schemes
+        first = self.least_used_blocks > 0
+        then = self.blocks_per_cohort > self.least_used_blocks
+        if steps == "bits":
+            # what no round changes would make a kernel of four loops over the rounds
+            first, then = _ranking.some(by_use > 0), _ranking.some(uniformly > 0)
+        chosen = lax.cond(first, least_used, lambda: jnp.zeros_like(eligible))
+        chosen = lax.cond(then, others, lambda chosen: chosen, chosen)
+        cohort = _ranking.block_any(chosen, self.block_size, steps)
+        return cohort, SelectorState(state.counts + cohort.astype(jnp.int32))
 
 
 def sizes_as_data(

@@ -28,6 +28,7 @@ from mrsa_jax._core.streams import Seed, trial_key
 from mrsa_jax._core.traced import needs_values
 from mrsa_jax.availability import Availability
 from mrsa_jax.selection import _rollout
+from mrsa_jax.selection._by_kernel import counts_by_kernel, runs_kernel
 from mrsa_jax.selection._by_loops import (
     Rollout,
     counts_by_loops,
@@ -98,11 +99,14 @@ def _counts_chunk(
     num_rounds: int,
 ) -> Int32[Array, "trials clients"]:
     keys = jax.vmap(lambda trial: trial_key(key, trial))(trials)
+    start = _start(keys, selector, availability)
+    if runs_kernel(keys, selector, availability):
+        schemes = selector, availability
+        return counts_by_kernel(keys, schemes, start, num_rounds).T
 
     def step(states: Any, j: Array) -> tuple[Any, None]:
         return _play(keys, selector, availability, states, j)[0], None
 
-    start = _start(keys, selector, availability)
     states, _ = lax.scan(step, start, jnp.arange(num_rounds, dtype=jnp.uint32))
     return states[0].counts.T
 

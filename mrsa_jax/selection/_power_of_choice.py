@@ -23,8 +23,9 @@ from mrsa_jax._core.pytrees import Calls, pytree, static
 from mrsa_jax._core.traced import is_traced
 from mrsa_jax.selection import _ranking
 from mrsa_jax.selection._blocks import sizes_as_data
+from mrsa_jax.selection._by_kernel import over_trials
 from mrsa_jax.selection._metrics import all_or_none
-from mrsa_jax.selection._ranking import Steps, Words, over_trials
+from mrsa_jax.selection._ranking import Steps, Words
 from mrsa_watch._base.errors import check_size, require
 from mrsa_watch._base.values import by_value
 
@@ -104,37 +105,36 @@ class PowerOfChoice:
 
         Takes trials as trailing axes.
         """
-        found = over_trials(_choose, self, key, available, *state)
-        return found[0], PowerOfChoiceState(*found[1:])
+        return over_trials(self, key, state, available)
 
-
-def _choose(
-    scheme: PowerOfChoice,
-    steps: Steps,
-    words: Words,
-    available: Array,
-    counts: Array,
-    log_losses: Array,
-) -> tuple[Array, Array, Array]:
-    """Return the cohort, the new counts and the new losses."""
-    online = _ranking.count(available)
-    works = online >= scheme.cohort_size
-    wanted = jnp.where(works, jnp.minimum(scheme.num_candidates, online), 0)
-    candidates = _ranking.k_smallest(words(0), available, wanted, steps)
-    # at least 0, smallest for the highest loss
-    gain = jnp.max(scheme.highest) - log_losses
-    asked = jnp.where(works, scheme.cohort_size, 0)
-    cohort = _ranking.k_smallest(words(1), candidates, asked, steps, gain)
-    # A skipped round trains nothing: losses stay.
-    moves = works.astype(jnp.int32)[None]
-    ends = tuple(range(1, available.ndim))
-    highest, lowest = (
-        jnp.expand_dims(scheme.highest, ends),
-        jnp.expand_dims(scheme.lowest, ends),
-    )
-    lower = jnp.maximum(log_losses - scheme.fall, lowest)
-    higher = jnp.minimum(log_losses + scheme.rise * moves, highest)
-    return cohort, counts + cohort.astype(jnp.int32), jnp.where(cohort, lower, higher)
+    def _choose(
+        self,
+        steps: Steps,
+        words: Words,
+        state: PowerOfChoiceState,
+        available: Array,
+    ) -> tuple[Array, PowerOfChoiceState]:
+        """Choose as `select` does."""
+        counts, log_losses = state
+        online = _ranking.count(available)
+        works = online >= self.cohort_size
+        wanted = jnp.where(works, jnp.minimum(self.num_candidates, online), 0)
+        candidates = _ranking.k_smallest(words(0), available, wanted, steps)
+        # at least 0, smallest for the highest loss
+        gain = jnp.max(self.highest) - log_losses
+        asked = jnp.where(works, self.cohort_size, 0)
+        cohort = _ranking.k_smallest(words(1), candidates, asked, steps, gain)
+        # A skipped round trains nothing: losses stay.
+        moves = works.astype(jnp.int32)[None]
+        ends = tuple(range(1, available.ndim))
+        highest, lowest = (
+            jnp.expand_dims(self.highest, ends),
+            jnp.expand_dims(self.lowest, ends),
+        )
+        lower = jnp.maximum(log_losses - self.fall, lowest)
+        higher = jnp.minimum(log_losses + self.rise * moves, highest)
+        log_losses = jnp.where(cohort, lower, higher)
+        return cohort, PowerOfChoiceState(counts + cohort.astype(jnp.int32), log_losses)
 
 
 @also_traced

@@ -11,28 +11,32 @@ How steps are made differs by device, their results do not (`Steps`).
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
-import jax
 import jax.numpy as jnp
 from jax import lax
-from jaxtyping import Array, Int32, UInt32
+from jaxtyping import Array, Bool, Int32, UInt32
 
 from mrsa_jax._core.array_types import Counts, Flags, TrialKeys
 from mrsa_jax._core.device import platform
-from mrsa_jax._core.forms import chosen_form
 from mrsa_jax._core.mesh import varying_like
-from mrsa_jax._core.streams import client_words, key_words, words_of_clients
+from mrsa_jax._core.streams import client_words
 
 # "search": as many passes as the values need, which is fewest on a CPU. "sort": the
 # keys of each trial are sorted, in as few calls whatever the values. "bits": inside a
-# kernel that holds all clients of its trials in registers, one step for each bit of a
-# key, and blocks by a product.
+# kernel, which cannot shift: searched too, and blocks joined as the bits of words.
 Steps = Literal["search", "sort", "bits"]
+Words = Callable[[int], Array]  # which of a client's words -> uint32[N, ...]
+
+
+def by_key(key: TrialKeys, num_clients: int) -> Words:
+    """Return a function that draws a word of each client, under keys of trials."""
+    return lambda word: client_words(key, num_clients, word)
+
 
 _TOP = 2**31 - 1  # the key of a client who is no candidate
-_KEY_BITS = 31
 _Aim = Callable[[Array, Array, Array], Array]
 
 
@@ -51,6 +55,11 @@ class _Bracket(NamedTuple):
     num_low: Array
     num_high: Array
     probe: Array  # the next threshold to try, low < probe < high while unfinished
+
+
+def some(flags: Bool[Array, "*trials"]) -> Bool[Array, ""]:
+    """Return whether any flag holds; kernels reduce numbers only."""
+    return jnp.max(flags.astype(jnp.int32)) > 0
 
 
 def count(flags: Flags) -> Int32[Array, "*trials"]:
@@ -99,14 +108,12 @@ def k_smallest(
         keys, aims = (numbers, *keys), (_halve, *aims)
     if steps == "sort":
         return _by_sorting(keys, candidates, k)
-    if steps == "bits":
-        return _by_bits(keys, candidates, k)
     split = _Split(jnp.zeros_like(candidates), candidates, count(candidates), k)
     for key, aim in zip(keys, aims, strict=True):
         split = _refine(key, split, aim)
     # random words hardly ever leave any tie
     return lax.cond(
-        jnp.any(split.missing > 0),
+        some(split.missing > 0),
         lambda split: _first_of_tied(split.chosen, split.tied, split.missing),
         lambda split: split.chosen,
         split,
@@ -124,23 +131,6 @@ def _by_sorting(keys: tuple[Array, ...], candidates: Array, k: Array) -> Array:
         last = jnp.take_along_axis(sorted_, at, axis=0)
         is_below = (column < last) | ((column == last) & is_below)
     return candidates & is_below & (k > 0)[None]
-
-
-def _by_bits(keys: tuple[Array, ...], candidates: Array, k: Array) -> Array:
-    """Flag the clients below the k-th, which is searched bit by bit.
-
-    One key after another decides among those tied with it.
-    """
-    chosen = jnp.zeros_like(candidates)
-    tied = candidates
-    missing = k
-    for key in keys:
-        kth = _kth(key, tied, missing, _KEY_BITS)
-        below = tied & (key < kth[None])
-        chosen |= below
-        tied &= key == kth[None]
-        missing -= count(below)
-    return _first_of_tied(chosen, tied, missing)
 
 
 def _first_of_tied(chosen: Array, tied: Array, missing: Array) -> Array:
@@ -224,7 +214,7 @@ def _narrow(masked: Array, bracket: _Bracket, k: Array, aim: _Aim) -> _Bracket:
         return _Bracket(low, high, num_low, num_high, low + offset)
 
     start = varying_like(bracket, masked, k)
-    return lax.while_loop(lambda b: jnp.any(open_(b)), step, start)
+    return lax.while_loop(lambda b: some(open_(b)), step, start)
 
 
 def _offset(aim: _Aim, width: Array, k: Array, num_keys: Array) -> Array:
@@ -253,8 +243,6 @@ def block_start_all(flags: Flags, size: Int32[Array, ""], steps: Steps) -> Flags
     """
     index = lax.broadcasted_iota(jnp.int32, flags.shape, 0)
     starts = lax.rem(index, jnp.broadcast_to(size, index.shape)) == 0
-    if steps == "bits":
-        return starts & (_block_counts(flags, size) == size)
     return starts & _windows(flags, size, steps, ahead=True)
 
 
@@ -263,8 +251,6 @@ def block_any(starts: Flags, size: Int32[Array, ""], steps: Steps) -> Flags:
 
     Others must have none.
     """
-    if steps == "bits":
-        return _block_counts(starts, size) > 0
     return _windows(starts, size, steps, ahead=False)
 
 
@@ -276,140 +262,73 @@ def _windows(flags: Array, size: Array, steps: Steps, *, ahead: bool) -> Array:
     Windows are joined two by two.
     """
     n = flags.shape[0]
+    join = operator.and_ if ahead else operator.or_
+    parts = packed(flags) if steps == "bits" else [flags]
+    move = _moved_bits if steps == "bits" else _moved
 
-    def step(carry: tuple[Array, Array]) -> tuple[Array, Array]:
-        a, width = carry
+    def step(carry: tuple[list[Array], Array]) -> tuple[list[Array], Array]:
+        parts, width = carry
         by = jnp.minimum(width, size - width)
-        nobody = jnp.zeros_like(a)
-        pair = [a, nobody] if ahead else [nobody, a]
-        start = by if ahead else n - by
-        shifted = lax.dynamic_slice_in_dim(jnp.concatenate(pair), start, n)
-        return (a & shifted if ahead else a | shifted), width + by
+        return list(map(join, parts, move(parts, by, ahead=ahead))), width + by
 
-    carry = varying_like((flags, jnp.int32(1)), flags, size)
-    if steps == "search":
-        return lax.while_loop(lambda carry: carry[1] < size, step, carry)[0]
-    for _ in range((n - 1).bit_length()):
-        carry = step(carry)  # joins nothing once the width is reached
-    return carry[0]
+    carry = varying_like((parts, jnp.int32(1)), flags, size)
+    if steps == "sort":
+        for _ in range((n - 1).bit_length()):
+            carry = step(carry)  # joins nothing once the width is reached
+    else:
+        carry = lax.while_loop(lambda carry: carry[1] < size, step, carry)
+    return unpacked(carry[0], n) if steps == "bits" else carry[0][0]
 
 
-def _block_counts(flags: Array, size: Array) -> Array:
-    """Count the flags that hold in each client's block.
-
-    As a product with the matrix of clients that share a block.
-    """
+def _moved(parts: list[Array], by: Array, *, ahead: bool) -> list[Array]:
+    """Return for each client the flag of the one `by` ahead of it, or behind."""
+    (flags,) = parts
     n = flags.shape[0]
-    row, column = (lax.broadcasted_iota(jnp.int32, (n, n), axis) for axis in (0, 1))
-    size = jnp.broadcast_to(size, (n, n))
-    together = (lax.div(row, size) == lax.div(column, size)).astype(jnp.bfloat16)
-    members = flags.astype(jnp.bfloat16)
-    counts = jnp.dot(together, members, preferred_element_type=jnp.float32)
-    return counts.astype(jnp.int32)
+    nobody = jnp.zeros_like(flags)
+    pair = [flags, nobody] if ahead else [nobody, flags]
+    start = by if ahead else n - by
+    return [lax.dynamic_slice_in_dim(jnp.concatenate(pair), start, n)]
 
 
-# A round of selection is a few dozen passes over the clients of each trial, between
-# which nothing needs to leave the chip: on an NVIDIA GPU one program holds all clients
-# of a few trials and makes the whole choice, random words included.
-
-Words = Callable[[int], Array]  # which of a client's words -> uint32[N, ...]
-
-_MOST_CLIENTS = 128  # whose blocks are counted by one product of tiles
-_FEWEST_ROWS = 16  # of a product
-# clients x trials of a program: four registers an array for each of 512 threads
-_TILE = 2048
-_WARPS = 16
-
-
-def over_trials(
-    choose: Callable[..., tuple[Array, ...]],
-    scheme: Any,
-    key: TrialKeys,
-    *columns: Array,
-) -> tuple[Array, ...]:
-    """Return a round's choice: `choose(scheme, steps, words, *columns)`.
-
-    Args:
-        choose: Takes the scheme, how to make its passes (`_ranking.Steps`), a function
-            that draws a word of each client, and the columns; returns arrays like the
-            columns.
-        scheme: A pytree of scalars and vectors [N].
-        key: Keys, whose axes are the trials'.
-        columns: [N, *trials]: who is available, and the scheme's state.
-
-    Returns:
-        What `choose` returns: the cohort, and the scheme's new state.
-    """
-    # a GPU works on tiles of trials, whose columns stay in its registers; else XLA maps
-    # over them
-    num_clients = columns[0].shape[0]
-    if num_clients <= _MOST_CLIENTS and chosen_form(("xla", "pallas")) == "pallas":
-        flat = [column.reshape(num_clients, -1) for column in columns]
-        halves = [half.reshape(-1) for half in key_words(key)]
-        results = _in_tiles(choose, scheme, halves, flat)
-        return tuple(a.reshape(columns[0].shape) for a in results)
-
-    def draw(word: int) -> Array:
-        return client_words(key, num_clients, word)
-
-    return choose(scheme, device_steps(), draw, *columns)
-
-
-def _in_tiles(
-    choose: Callable[..., tuple[Array, ...]],
-    scheme: Any,
-    halves: list[Array],
-    columns: list[Array],
-) -> tuple[Array, ...]:
-    """Choose by one kernel, each program for all clients of a tile of trials."""
-    from jax.experimental import pallas as pl
-    from jax.experimental.pallas import triton
-
-    from mrsa_jax._core.kernels import launch
-
-    num_clients, num_trials = columns[0].shape
-    rows = max(_FEWEST_ROWS, pl.next_power_of_2(num_clients))
-    tile = _TILE // rows
-    leaves, structure = jax.tree.flatten(scheme)
-    numbers = [leaf.reshape(-1) for leaf in leaves]
-    before = len(numbers) + len(halves)
-
-    def kernel(*refs: Any) -> None:
-        row, first = jax.lax.iota(jnp.int32, rows), pl.program_id(0) * tile
-        is_trial = first + jax.lax.iota(jnp.int32, tile) < num_trials
-        inside = (row < num_clients)[:, None] & is_trial[None, :]
-        place = (pl.ds(0, rows), pl.ds(first, tile))
-        # rows beyond the clients are never available
-        client = jnp.minimum(row, num_clients - 1)
-        own = [
-            ref[0] if leaf.ndim == 0 else ref[client]
-            for ref, leaf in zip(refs[: len(leaves)], leaves, strict=True)
+def _moved_bits(words: list[Array], by: Array, *, ahead: bool) -> list[Array]:
+    """Do the same for clients who are bits of words."""
+    ways = (operator.rshift, operator.lshift)
+    near, far = ways if ahead else ways[::-1]
+    nobody = [jnp.zeros_like(words[0])]
+    moved = words if ahead else words[::-1]
+    bits = (by & 31).astype(jnp.uint32)
+    # in two shifts, as one by 32 has no meaning
+    moved = [
+        near(word, bits) | far(far(following, 1), 31 - bits)
+        for word, following in zip(moved, moved[1:] + nobody, strict=True)
+    ]
+    for level in range((len(words) - 1).bit_length()):
+        is_moved = (by >> (5 + level)) & 1 == 1
+        further = moved[1 << level :] + nobody * (1 << level)
+        moved = [
+            jnp.where(is_moved, other, word)
+            for word, other in zip(moved, further, strict=True)
         ]
-        low, high = (
-            triton.load(ref.at[pl.ds(first, tile)], mask=is_trial, other=0)
-            for ref in refs[len(leaves) : before]
-        )
-        loaded = [
-            triton.load(ref.at[place], mask=inside, other=column.dtype.type(0))
-            for ref, column in zip(refs[before : -len(columns)], columns, strict=True)
-        ]
+    return moved if ahead else moved[::-1]
 
-        def draw(word: int) -> Array:
-            return words_of_clients((low, high), rows, word)
 
-        found = choose(jax.tree.unflatten(structure, own), "bits", draw, *loaded)
-        for ref, values in zip(refs[-len(columns) :], found, strict=True):
-            triton.store(ref.at[place], values, mask=inside)
+def packed(flags: Flags) -> list[UInt32[Array, "*trials"]]:
+    """Return the flags of 32 clients after the other as the bits of a word, lowest first."""
+    client = lax.broadcasted_iota(jnp.uint32, flags.shape, 0)
+    bits = jnp.where(flags, jnp.uint32(1) << (client & 31), jnp.uint32(0))
 
-    found = launch(
-        "choose",
-        kernel,
-        (pl.cdiv(num_trials, tile),),
-        columns,
-        *numbers,
-        *halves,
-        *columns,
-        num_warps=_WARPS,
-        input_output_aliases={before + i: i for i in range(len(columns))},
-    )
-    return tuple(found)
+    def word(i: int) -> Array:
+        members = jnp.where(client >> 5 == i, bits, jnp.uint32(0))
+        return jnp.sum(members, axis=0, dtype=jnp.uint32)
+
+    return [word(i) for i in range(-(-flags.shape[0] // 32))]
+
+
+def unpacked(words: list[UInt32[Array, "*trials"]], num_clients: int) -> Flags:
+    """Return the flags of clients who are bits."""
+    shape = (num_clients, *words[0].shape)
+    client = lax.broadcasted_iota(jnp.uint32, shape, 0)
+    word_of = jnp.broadcast_to(words[0][None], shape)
+    for i, word in enumerate(words[1:], 1):
+        word_of = jnp.where(client >> 5 == i, word[None], word_of)
+    return (word_of >> (client & 31)) & 1 == 1

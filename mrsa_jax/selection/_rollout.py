@@ -38,6 +38,11 @@ from mrsa_jax._core.streams import (
 from mrsa_jax._core.threads import in_context
 from mrsa_jax._core.traced import is_traced
 from mrsa_jax.availability import Availability
+from mrsa_jax.selection._by_kernel import (
+    history_by_kernel,
+    runs_kernel,
+    statistics_by_kernel,
+)
 from mrsa_jax.selection._by_loops import Rollout, history_by_loops, runs_loops
 from mrsa_jax.selection._metrics import Running
 from mrsa_watch._base.errors import check_integer, check_size, require
@@ -398,10 +403,13 @@ def _method(scheme: Any, name: str, ndim: int) -> Any:
 
 
 def _history(key: Array, selector: Any, availability: Any, num_rounds: int) -> Array:
-    """Return bool[J, N, *trials]."""
-    step = functools.partial(_play, key, selector, availability)
+    """Return bool[*trials, J, N]."""
     start = _start(key, selector, availability)
-    return lax.scan(step, start, jnp.arange(num_rounds, dtype=jnp.uint32))[1]
+    if runs_kernel(key, selector, availability):
+        return history_by_kernel(key, (selector, availability), start, num_rounds)
+    step = functools.partial(_play, key, selector, availability)
+    rows = lax.scan(step, start, jnp.arange(num_rounds, dtype=jnp.uint32))[1]
+    return jnp.moveaxis(rows, (0, 1), (-2, -1))
 
 
 @quick_for_little(
@@ -431,7 +439,7 @@ def _roll_chunk(
     num_rounds: int,
 ) -> Bool[Array, "trials rounds clients"]:
     keys = jax.vmap(lambda trial: trial_key(key, trial))(trials)
-    return jnp.moveaxis(_history(keys, selector, availability, num_rounds), -1, 0)
+    return _history(keys, selector, availability, num_rounds)
 
 
 @quick_for_little(_entries, static_argnames=("num_rounds",))
@@ -443,6 +451,12 @@ def _metrics_chunk(
     num_rounds: int,
 ) -> RolloutMetrics:
     keys = jax.vmap(lambda trial: trial_key(key, trial))(trials)
+    start = _start(keys, selector, availability)
+    if runs_kernel(keys, selector, availability):
+        schemes = selector, availability
+        running, sizes, spread = statistics_by_kernel(keys, schemes, start, num_rounds)
+        gaps = spread.astype(jnp.float32) / running.rounds.astype(jnp.float32)
+        return RolloutMetrics(gaps, running.cardinality(), sizes == 0, running.counts.T)
 
     def step(carry: Any, j: Array) -> tuple[Any, Any]:
         states, running = carry
@@ -451,7 +465,6 @@ def _metrics_chunk(
         row = (running.fairness_gap(), running.cardinality(), ~jnp.any(cohort, axis=0))
         return (states, running), row
 
-    start = _start(keys, selector, availability)
     running = varying_like(Running.start((selector.num_clients, *keys.shape)), start)
     rounds = jnp.arange(num_rounds, dtype=jnp.uint32)
     (_, running), (gaps, sizes, skipped) = lax.scan(step, (start, running), rounds)

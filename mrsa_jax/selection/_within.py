@@ -8,6 +8,7 @@ the sum of fewer of them on the coordinates that only some train. Symbols: T
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any, ClassVar, Literal, NamedTuple
 
@@ -24,6 +25,7 @@ from mrsa_jax._core.selector import Selector, SelectorState, check_selector
 from mrsa_jax._core.streams import Seed, Stream, as_key, client_words, fold
 from mrsa_jax._core.traced import is_traced, needs_values
 from mrsa_jax.selection._blocks import BlockSelection, batch_partitioning
+from mrsa_jax.selection._ranking import Steps, Words
 from mrsa_jax.selection.checks import Fairness
 from mrsa_watch._base.errors import check_known, check_size, require
 from mrsa_watch._base.values import by_value
@@ -124,8 +126,28 @@ class SeparatedSelection:
 
         A skipped round counts as a round of rest.
         """
+        select = functools.partial(self.selector.select, key, state.inner)
+        return self._among_rested(select, state, available)
+
+    def _choose(
+        self,
+        steps: Steps,
+        words: Words,
+        state: SeparationState,
+        available: Array,
+    ) -> tuple[Array, SeparationState]:
+        """Choose as `select` does, by a scheme inside that can."""
+        choose = functools.partial(self.selector._choose, steps, words, state.inner)
+        return self._among_rested(choose, state, available)
+
+    def _among_rested(
+        self,
+        select: Callable[[Array], tuple[Array, Any]],
+        state: SeparationState,
+        available: Array,
+    ) -> tuple[Array, SeparationState]:
         rested = (state.rest == 0) & (self.separation > 0)
-        cohort, inner = self.selector.select(key, state.inner, available & rested)
+        cohort, inner = select(available & rested)
         rest = jnp.where(cohort, self.separation - 1, jnp.maximum(state.rest - 1, 0))
         return cohort, SeparationState(inner, rest)
 

@@ -87,18 +87,22 @@ def test_trials_are_data_and_map(steps: _ranking.Steps) -> None:
     assert np.array_equal(mapped, chosen)
 
 
-@pytest.mark.parametrize("steps", STEPS)
-def test_blocks_against_loops(steps: _ranking.Steps) -> None:
+# in bits also of clients who fill words, and who are some more
+@pytest.mark.parametrize(
+    ("steps", "n"), [*((each, 24) for each in STEPS), ("bits", 64), ("bits", 77)]
+)
+def test_blocks_against_loops(steps: _ranking.Steps, n: int) -> None:
     """Every size in one program, those that leave a rest at the end among them."""
     rng = np.random.default_rng(0)
-    flags = rng.random((24, 40)) < 0.8
-    flags[:12, 0] = True
+    flags = rng.random((n, 40)) < 0.8
+    flags[: n // 2, 0] = True
+    flags[:, 1] = True
     whole = jax.jit(_ranking.block_start_all, static_argnames="steps")
     spread = jax.jit(_ranking.block_any, static_argnames="steps")
-    for size in range(1, 25):
+    for size in range(1, n + 1):
         starts = np.zeros_like(flags)
         expected = np.zeros_like(flags)
-        for first in range(0, 24 - size + 1, size):
+        for first in range(0, n - size + 1, size):
             starts[first] = flags[first : first + size].all(0)
             expected[first : first + size] = starts[first]
         assert (np.asarray(whole(flags, jnp.int32(size), steps=steps)) == starts).all()
@@ -111,7 +115,7 @@ def test_blocks_against_loops(steps: _ranking.Steps) -> None:
 def test_block_size_is_data() -> None:
     flags = jnp.asarray(np.random.default_rng(0).random(24) < 0.8)
     sizes = jnp.asarray([1, 2, 3, 4, 6, 12], jnp.int32)
-    for steps in ("search", "sort"):
+    for steps in STEPS:
         of = functools.partial(_ranking.block_start_all, steps=steps)
         mapped = jax.vmap(of, (None, 0))(flags, sizes)
         for row, size in zip(mapped, sizes, strict=True):
