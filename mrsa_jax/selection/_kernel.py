@@ -94,7 +94,7 @@ def _rows(num_clients: int) -> int:
 
 
 def one_round(scheme: _Tree, key: TrialKeys, columns: _Tree) -> tuple[Flags, _Tree]:
-    """Choose in place of `columns`: who is available, and the state, [N, *trials]."""
+    """Choose a cohort; `columns` are who is available, and the state, [N, *trials]."""
     num_clients, *trials = columns[0].shape
     flat = jax.tree.map(lambda column: column.reshape(num_clients, -1), columns)
     leaves, structure = jax.tree.flatten(flat)

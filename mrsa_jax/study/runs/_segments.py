@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from mrsa_jax import graphs, hetero, quantize, secagg
+from mrsa_jax._core.arrays import on_device
 from mrsa_jax._core.status import Status, ThresholdRule
 from mrsa_jax._core.streams import Stream, as_key, fold
 from mrsa_jax.availability import assign_rates
@@ -187,7 +188,8 @@ class SegmentStudy:
                 graph = alive[0][:, None] & alive[0] & ~np.eye(slots, dtype=bool)
                 limits = in_graphs(self.threshold or "majority", "threshold", graph)
             else:
-                drawn = self.rule.seated(keys[number], alive[0], clients)
+                members = on_device(clients)
+                drawn = self.rule.seated(keys[number], on_device(alive[0]), members)
                 graph, limits = map(np.asarray, drawn)
             yield _Slots(clients, alive, graph, np.broadcast_to(limits, slots))
 
