@@ -7,6 +7,7 @@ finished.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 import importlib
@@ -42,6 +43,7 @@ from mrsa_papers.harness import (
     rows_to_frame,
     substitution,
 )
+from mrsa_papers.harness._context import CheckedError
 from mrsa_papers.harness._figures import Draw, labelled
 from mrsa_papers.harness._items import VERDICTS, at_other_settings, on_other_data
 from mrsa_papers.harness._settings import values_of
@@ -438,6 +440,30 @@ def _item(target: Target, context: Context, chosen: Mapping[str, Any]) -> Item:
     # data first: a claim that holds on other data is lowered again by other settings
     item = on_other_data(item) if all(_data_words(context, row)) else item
     return at_other_settings(item, values.missed, values.unstated)
+
+
+def check_item(
+    target: Target, context: Context, chosen: Mapping[str, Any], *, is_fast: bool
+) -> None:
+    """Raise where the settings of an item make no sense; nothing is made.
+
+    Args:
+        target: The item.
+        context: Of checks alone. It keeps the data set for further checks.
+        chosen: Settings by name, as `checked_settings` returns them.
+        is_fast: Whether the others are those of the fast size.
+
+    Raises:
+        ConfigurationError: As the item itself would raise.
+        DataNotFoundError: If its data set is not on this machine.
+    """
+    paper, name = target
+    row = ITEMS[paper][name]
+    values = values_of(".".join(target), row.settings, chosen, is_fast=is_fast)
+    if row.trains:
+        _ = context.images
+    with contextlib.suppress(CheckedError):
+        function_of(paper, row.maker)(context, values)
 
 
 def _data_words(context: Context, row: Row) -> tuple[str, str]:

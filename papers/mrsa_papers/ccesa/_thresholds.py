@@ -46,6 +46,7 @@ _PRINTED = "#CC79A7"
 
 def threshold_probabilities(context: Context, settings: Values) -> Found:
     """Return Table G.2: p* for pairs of n and q_total."""
+    context.begin()
     printed = {
         (total, n): value
         for total in TOTALS
@@ -124,6 +125,7 @@ def _in_decimals(n: int, total: float) -> float:
 def share_thresholds(context: Context, settings: Values) -> Found:
     """Return Remark 4's t and eq. (5)'s p as the paper uses them elsewhere."""
     check_thresholds(settings.num_sizes, settings.total_rates)
+    context.begin()
     table = {(n, total): (t, p) for n, total, t, p in TABLE_2_PARAMETERS}
     rows, checks = [], []
     for n, total in itertools.product(settings.num_sizes, settings.total_rates):

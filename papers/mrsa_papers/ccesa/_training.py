@@ -84,6 +84,12 @@ class Runs:
     trainer: federated.LocalSGD
     clip: float
 
+    def begin(self) -> None:
+        """Deal the samples once, which raises where they do not suffice, and begin."""
+        for split in self.splits:
+            self.experiment(split).clients(0)
+        self.context.begin()
+
     def shares(self, chance: float) -> int:
         """Return t at p."""
         threshold = self.threshold

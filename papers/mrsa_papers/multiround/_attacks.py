@@ -202,6 +202,8 @@ def _solved(
 
     Items that ask for the same plan share its trainings.
     """
+    plan.setting.clients(context.key(0), context.images)  # or it raises
+    context.begin()
 
     def made() -> pd.DataFrame:
         rows: list[dict[str, Any]] = []
