@@ -74,6 +74,11 @@ class Kind:
         """Its name in provenance."""
         return _config.command_of(self.config)
 
+    @property
+    def code(self) -> str:
+        """Digest of the code behind its points that is not the package's; else empty."""
+        return ""
+
     def load(self) -> Any:
         """Return the module that runs it; this imports JAX."""
         return importlib.import_module(f"{__package__}.{self.module}")

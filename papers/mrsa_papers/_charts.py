@@ -80,6 +80,8 @@ def figures(
         item = Item(f"{target[1]}-{number:02d}-{slug}", place, (), data, caption)
         with writing(folder):
             folder.mkdir(parents=True, exist_ok=True)
+            # one of an earlier report must not stand for a figure that fails
+            (folder / f"{item.name}.png").unlink(missing_ok=True)
             picture = save_figure(item, figure_of(target), folder)
         if picture.is_file():
             words = f"{place}. {caption}"

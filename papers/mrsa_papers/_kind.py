@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from mrsa_jax._core.state import digest_of
 from mrsa_jax.study.kinds import Kind
 from mrsa_jax.study.settings._load import to_dict
 from mrsa_jax.study.stores._runner import Machine, Variable
@@ -37,8 +38,21 @@ _CLAIM, _OURS, _VERDICT = 160, 120, 24  # letters
 _BYTES = 2**30  # of a point's arrays and programs, roughly
 
 
+@functools.cache
+def _code() -> str:
+    """Return a digest of this project's files, on which results depend."""
+    folder = pathlib.Path(__file__).parent
+    files = sorted(file for kind in ("py", "toml") for file in folder.rglob(f"*.{kind}"))
+    return digest_of(b"".join(file.read_bytes() for file in files))
+
+
 class _ItemKind(Kind):
     """The row of an item, whose points are computed by this project."""
+
+    @property
+    def code(self) -> str:
+        """Digest of this project."""
+        return _code()
 
     def runner(self) -> Any:
         """Return what computes its points."""

@@ -295,9 +295,10 @@ class Plan:
                 words = changes(json.loads(old.made_by), record.made_by)
                 code = [word for word in words if not word.startswith("mrsa_jax is")]
                 reasons = COMPUTES_ALIKE.get(self.sweep.kind.name, ())[-1:]
-                counts[
-                    "; ".join(code or (*words, *reasons)) or "the platform is another"
-                ] += 1
+                usual = "the platform is another"
+                if self.sweep.kind.code:
+                    usual = f"the code of the papers' items has changed, or {usual}"
+                counts["; ".join(code or (*words, *reasons)) or usual] += 1
         return [
             f"{words} since {counted(count, 'point')} "
             f"{'was' if count == 1 else 'were'} computed: "
