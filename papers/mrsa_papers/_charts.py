@@ -8,9 +8,9 @@ from __future__ import annotations
 import base64
 import io
 import json
+import lzma
 import pathlib
 import re
-import zlib
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -28,25 +28,29 @@ if TYPE_CHECKING:
 
     from mrsa_papers.harness import Item
 
-CHART_LETTERS = 3 * 2**15
+PARTS, LETTERS = 4, 3 * 2**15  # of a point's chart, which a store keeps as text
 _MOST_FIGURES = 24  # of a page
 _MOST_LETTERS = 60  # of a place, in a file's name
 
 
-def packed(item: Item) -> str:
-    """Return an item's caption and data as letters; none where there are too many."""
+def packed(item: Item) -> np.ndarray:
+    """Return an item's caption and data as text[PARTS]; empty where they do not fit."""
     text = json.dumps([item.caption, item.data.to_csv(index=False)])
-    chart = base64.b85encode(zlib.compress(text.encode(), 9)).decode()
-    return chart if len(chart) <= CHART_LETTERS else ""
+    chart = base64.b85encode(lzma.compress(text.encode())).decode()
+    if len(chart) > PARTS * LETTERS:
+        chart = ""
+    parts = [chart[LETTERS * part : LETTERS * (part + 1)] for part in range(PARTS)]
+    return np.asarray(parts, f"<U{LETTERS}")
 
 
-def unpacked(chart: str) -> tuple[str, pd.DataFrame] | None:
+def unpacked(parts: np.ndarray) -> tuple[str, pd.DataFrame] | None:
     """Return the caption and the data of a point; None where they did not fit."""
     import pandas as pd
 
+    chart = "".join(parts.tolist())
     if not chart:
         return None
-    caption, table = json.loads(zlib.decompress(base64.b85decode(chart)))
+    caption, table = json.loads(lzma.decompress(base64.b85decode(chart)))
     return caption, pd.read_csv(io.StringIO(table))
 
 
@@ -90,10 +94,10 @@ def figures(
     return body, drawing_colours(body)
 
 
-def _charts(results: xr.Dataset) -> Iterator[tuple[str, str]]:
+def _charts(results: xr.Dataset) -> Iterator[tuple[str, np.ndarray]]:
     """Go through the completed points: their place in words, and their chart."""
     axes = _points.axes_of(results)
-    charts = results["chart"].transpose(*axes).to_numpy()
+    charts = results["chart"].transpose(*axes, "chart_part").to_numpy()
     is_done = np.asarray(results["done"].transpose(*axes))
     for place in np.argwhere(is_done).tolist():
         values = (
@@ -102,7 +106,7 @@ def _charts(results: xr.Dataset) -> Iterator[tuple[str, str]]:
         )
         named = zip(axes, values, strict=True)
         words = ", ".join(f"{axis.replace('_', ' ')} {value}" for axis, value in named)
-        yield words, str(charts[tuple(place)])
+        yield words, charts[tuple(place)]
 
 
 def _left(are_large: list[bool]) -> Iterator[str]:

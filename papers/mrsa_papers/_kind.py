@@ -19,7 +19,7 @@ from mrsa_jax._core.state import digest_of
 from mrsa_jax.study.kinds import Kind
 from mrsa_jax.study.settings._load import to_dict
 from mrsa_jax.study.stores._runner import Machine, Variable
-from mrsa_papers._charts import CHART_LETTERS, packed
+from mrsa_papers._charts import LETTERS, PARTS, packed
 from mrsa_papers._config import (
     ReproduceConfig,
     check_targets,
@@ -42,7 +42,9 @@ _BYTES = 2**30  # of a point's arrays and programs, roughly
 def _code() -> str:
     """Return a digest of this project's files, on which results depend."""
     folder = pathlib.Path(__file__).parent
-    files = sorted(file for kind in ("py", "toml") for file in folder.rglob(f"*.{kind}"))
+    files = sorted(
+        file for kind in ("py", "toml") for file in folder.rglob(f"*.{kind}")
+    )
     return digest_of(b"".join(file.read_bytes() for file in files))
 
 
@@ -105,7 +107,7 @@ class _Points:
 
     def sizes(self, configs: Sequence[ReproduceConfig]) -> dict[str, int]:
         """Return the most claims: how many there are is known when an item is made."""
-        return {"claim": _MOST_CLAIMS}
+        return {"claim": _MOST_CLAIMS, "chart_part": PARTS}
 
     def variables(
         self, configs: Sequence[ReproduceConfig], kept: Collection[str]
@@ -120,7 +122,10 @@ class _Points:
             ),
             "verdict": Variable(dims, f"<U{_VERDICT}", "1", "The claim's verdict"),
             "chart": Variable(
-                (), f"<U{CHART_LETTERS}", "1", "Data of the item's figure, packed"
+                ("chart_part",),
+                f"<U{LETTERS}",
+                "1",
+                "Data of the item's figure, packed",
             ),
         }
 
@@ -165,7 +170,7 @@ class _Points:
                 "ours": _texts([check.ours for check in checks], _OURS),
                 "value": _numbers([check.ours for check in checks]),
                 "verdict": _texts([check.verdict for check in checks], _VERDICT),
-                "chart": np.asarray(packed(item), f"<U{CHART_LETTERS}"),
+                "chart": packed(item),
             }
 
 

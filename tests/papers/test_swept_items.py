@@ -14,7 +14,7 @@ from small import smallest
 import mrsa_jax as mj
 from mrsa_jax.cli import main
 from mrsa_papers import ITEMS, Item, check_targets
-from mrsa_papers._charts import CHART_LETTERS, packed, unpacked
+from mrsa_papers._charts import LETTERS, PARTS, packed, unpacked
 from mrsa_papers._driver import check_item
 from mrsa_papers.harness import Context
 from mrsa_watch._base.errors import ConfigurationError
@@ -172,9 +172,17 @@ def test_data_of_a_figure_come_back_as_they_were() -> None:
     caption, data = found
     assert caption == "N = 48, as Δ."
     pd.testing.assert_frame_equal(data, pd.DataFrame(rows))
-    large = np.random.default_rng(0).normal(size=CHART_LETTERS)
-    assert packed(_item({"x": large})) == ""
-    assert unpacked("") is None
+    # more than a part, and more than all of them
+    values = np.random.default_rng(0).normal(size=PARTS * LETTERS // 8)
+    some = packed(_item({"x": values[: LETTERS // 8]}))
+    assert some.shape == (PARTS,)
+    assert all(some[:2])
+    again = unpacked(some)
+    assert again is not None
+    np.testing.assert_allclose(again[1]["x"], values[: LETTERS // 8], rtol=1e-14)
+    nothing = packed(_item({"x": values}))
+    assert not nothing.astype(bool).any()
+    assert unpacked(nothing) is None
 
 
 def test_a_sweep_draws_the_figure_of_each_point(
