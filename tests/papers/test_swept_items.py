@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 import pathlib
-from collections.abc import Iterable
+import random
+import re
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -15,7 +18,9 @@ import mrsa_jax as mj
 from mrsa_jax.cli import main
 from mrsa_papers import ITEMS, Item, check_targets
 from mrsa_papers._charts import LETTERS, PARTS, packed, unpacked
+from mrsa_papers._config import ReproduceConfig, checked_settings
 from mrsa_papers._driver import check_item
+from mrsa_papers._functions import item_function
 from mrsa_papers.harness import Context
 from mrsa_watch._base.errors import ConfigurationError
 
@@ -105,6 +110,7 @@ IMPOSSIBLE: dict[str, dict[str, Any]] = {
     "ccesa.table1": {"num_sizes": [100]},
     "ccesa.fig3": {"total_rates": [0.6]},
     "ccesa.remark4": {"total_rates": [0.6]},
+    "ccesa.tableg2": {"total_rates": [0.6]},
     "ccesa.proposition1": {"total_rates": [0.6]},
     "ccesa.bandwidth": {"num_sizes": [5]},
     "ccesa.table2": {"modulus_bits": 33},
@@ -125,7 +131,6 @@ IMPOSSIBLE: dict[str, dict[str, Any]] = {
 """Settings that each item refuses next to its small ones, each legal by itself."""
 _ALL_LEGAL = {
     "multiround.remark6",
-    "ccesa.tableg2",
     "heterosag.expansion",
     "heterosag.theorem4",
 }
@@ -148,6 +153,66 @@ def test_an_impossible_point_is_refused_before_the_first(
     with pytest.raises(ConfigurationError, match=r"1 of 2 do not[\s\S]*`\w+` must"):
         mj.study.sweep(study, out=tmp_path / "out")
     assert not (tmp_path / "out").exists()
+
+
+_USUAL = {field.name for field in dataclasses.fields(ReproduceConfig)}
+
+
+def _draws(target: str, count: int) -> Iterator[dict[str, Any]]:
+    """Go through settings of an item, some of them drawn, in range or not."""
+    ((paper, name),) = check_targets(target)
+    settings = ITEMS[paper][name].settings
+    draw, usual = random.Random(target), smallest(target)
+    counts, rates = (0, 1, 2, 3, 4, 6, 8, 12, 20, 100), (0.0, 0.1, 0.3, 0.5, 0.95, 1.5)
+    for _ in range(count):
+        drawn = dict(usual)
+        for each in draw.sample(
+            settings, min(len(settings), draw.choice((1, 1, 2, 3)))
+        ):
+            is_whole = each.kind in ("several", "whole", "natural")
+            choices: tuple[Any, ...] = each.choices or (counts if is_whole else rates)
+            if each.kind == "flag":
+                choices = (True, False)
+            elif each.kind == "text" and not each.choices:
+                choices = ("x", "2:2", "7:3", "vgg11", "logistic")
+            several = tuple(draw.choice(choices) for _ in range(draw.choice((1, 2, 3))))
+            drawn[each.name] = several if isinstance(each.value, tuple) else several[0]
+        yield drawn
+
+
+@pytest.mark.parametrize("target", _weighed(EVERY))
+def test_errors_name_settings_of_their_item(target: str, context: Context) -> None:
+    ((paper, name),) = places = check_targets(target)
+    own = {each.name for each in ITEMS[paper][name].settings} | _USUAL
+    rules = set()
+    for drawn in _draws(target, 30):
+        try:
+            chosen = checked_settings(places, drawn)
+            check_item(places[0], context, chosen, is_fast=True)
+        except ConfigurationError as error:
+            rules.add(str(error).partition("; got")[0])
+    assert rules
+    named = {name for rule in rules for name in re.findall(r"`(\w+)`", rule)}
+    assert named <= own, rules
+
+
+_QUICK = ("ccesa.tableg2", "ccesa.fig3", "multiround.table1", "heterosag.expansion")
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("target", _QUICK)
+def test_what_is_not_refused_at_once_is_made(target: str, context: Context) -> None:
+    places = check_targets(target)
+    made = 0
+    for drawn in _draws(target, 20):
+        try:
+            chosen = checked_settings(places, drawn)
+            check_item(places[0], context, chosen, is_fast=True)
+        except ConfigurationError:
+            continue
+        assert item_function(target)(fast=True, **drawn).checks
+        made += 1
+    assert made
 
 
 def test_impossible_points_can_be_left_empty(tmp_path: pathlib.Path) -> None:

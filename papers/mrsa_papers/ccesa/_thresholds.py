@@ -32,6 +32,7 @@ from mrsa_papers.harness import (
 )
 from mrsa_papers.harness._figures import in_turn
 from mrsa_papers.harness._rows import printed_in
+from mrsa_watch._base.errors import require
 
 if TYPE_CHECKING:
     from mrsa_papers.harness._figures import Axes, pd
@@ -46,6 +47,9 @@ _PRINTED = "#CC79A7"
 
 def threshold_probabilities(context: Context, settings: Values) -> Found:
     """Return Table G.2: p* for pairs of n and q_total."""
+    for total in settings.total_rates:
+        rule = "must be less than 0.5, where eq. (5) ends"
+        require(total < 0.5, "total_rates", rule, total)
     context.begin()
     printed = {
         (total, n): value

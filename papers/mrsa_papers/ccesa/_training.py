@@ -85,9 +85,9 @@ class Runs:
     clip: float
 
     def begin(self) -> None:
-        """Deal the samples once, which raises where they do not suffice, and begin."""
+        """Raise unless the data suffice, and begin."""
         for split in self.splits:
-            self.experiment(split).clients(0)
+            self.experiment(split).check()
         self.context.begin()
 
     def shares(self, chance: float) -> int:

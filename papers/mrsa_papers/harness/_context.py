@@ -250,10 +250,10 @@ class Experiment:
         """Return the clients of a seed, 0 and up."""
         return self.split(self.context.key(seed), self.context.images)
 
-    def begin(self) -> None:
-        """Deal the samples once, which raises where they do not suffice, and begin."""
+    def check(self) -> None:
+        """Raise unless samples suffice for all clients, and images for the model."""
         self.clients(0)
-        self.context.begin()
+        _ = self.dim
 
     def parts_of_test(self, num_parts: int) -> data.ClientData:
         """Return the test samples in equal random parts, for intervals over them.

@@ -188,7 +188,7 @@ def _trained(
     import pandas as pd
 
     for each in settings:
-        each.clients(context.key(0), context.images)  # or it raises
+        each.experiment(context, each.rates[0]).check()
     context.begin()
     context.expect(training.rounds_to_train(settings, values.num_seeds))
     panels = [training.curves(context, each, values.num_seeds) for each in settings]

@@ -202,7 +202,7 @@ def _solved(
 
     Items that ask for the same plan share its trainings.
     """
-    plan.setting.clients(context.key(0), context.images)  # or it raises
+    plan.setting.experiment(context, plan.rate).check()
     context.begin()
 
     def made() -> pd.DataFrame:

@@ -45,7 +45,7 @@ def exposed_and_recovered(context: Context, settings: Values) -> Found:
         targets=settings.privacy_targets,
         seeds=settings.num_trials,
     )
-    plan.setting.clients(context.key(0), context.images)  # or it raises
+    plan.setting.experiment(context, plan.rate).check()
     context.begin()
     updates = _updates(context, plan, settings.dim)
     selectors = _selectors(plan, settings.participation_rate)
