@@ -73,7 +73,8 @@ def figures(
     from mrsa_papers._driver import figure_of
     from mrsa_papers.harness import Item, save_figure
 
-    markup, left = [], []
+    markup: list[str] = []
+    left: list[bool] = []
     for number, (place, chart) in enumerate(_charts(results), start=1):
         found = unpacked(chart)
         if found is None or len(markup) == _MOST_FIGURES:

@@ -31,6 +31,7 @@ from mrsa_papers._config import (
     given_settings,
     item_config,
     usual_seconds,
+    with_papers,
 )
 from mrsa_papers._folder import Made
 from mrsa_papers._summary import Standing, SummaryRow, judged, summary, verdicts
@@ -498,6 +499,7 @@ def run_and_save(
     """
     # misuse is answered before anything is loaded, made or written
     targets = check_targets(config.targets)
+    config = dataclasses.replace(config, targets=with_papers(config.targets))
     _check_dataset(config, targets)
     trainings = Trainings(config.out / "items" / "trainings", is_new=config.overwrite)
     context = Context(
