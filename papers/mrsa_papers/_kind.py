@@ -28,7 +28,7 @@ from mrsa_papers._config import (
     given_settings,
 )
 from mrsa_papers._functions import item_function
-from mrsa_watch._base.errors import require
+from mrsa_watch._base.errors import ConfigurationError, require
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -77,7 +77,12 @@ def kind_of_item(item: str) -> Kind:
     Raises:
         ConfigurationError: If it names no single item.
     """
-    targets = check_targets([item])
+    try:
+        targets = check_targets([item])
+    except ConfigurationError as error:
+        # a sweep has no targets
+        words = str(error).replace("`target`", "`command`", 1)
+        raise ConfigurationError(words) from None
     rule = "must name one item of `mrsa-jax reproduce`"
     require(len(targets) == 1, "command", rule, item)
     target = targets[0]

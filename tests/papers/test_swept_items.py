@@ -285,6 +285,31 @@ def _remade(target: str, **settings: Any) -> list[Item]:
     return remake(target, **settings)
 
 
+@pytest.mark.parametrize(
+    ("study", "message"),
+    [
+        ({"command": "reproduce fig4z"}, "^`command` must .*did you mean 'fig4'"),
+        (
+            {"command": "reproduce tableg2", "keep": ["weak_privacy"]},
+            "^`keep` must not be set: points of reproduce ccesa.tableg2 keep nothing",
+        ),
+        (
+            {"command": "secagg", "num_clients": 9, "keep": ["status"]},
+            "^`keep` must not be set: points of secagg keep nothing else",
+        ),
+        (
+            {"trials": 2, "rounds": 5, "keep": ["statuses"]},
+            "can have: first_exposure, .*weak_privacy; got 'statuses'",
+        ),
+    ],
+)
+def test_a_sweep_names_what_it_can_have(
+    study: dict[str, Any], message: str, tmp_path: pathlib.Path
+) -> None:
+    with pytest.raises(ConfigurationError, match=message):
+        mj.study.sweep(study | {"grid": {"seed": [0]}}, out=tmp_path / "out")
+
+
 def test_a_table_that_a_sweep_has_not_is_named(tmp_path: pathlib.Path) -> None:
     study = {"command": "reproduce ccesa.fig3", "base": {"num_trials": 5}}
     with pytest.raises(

@@ -395,14 +395,8 @@ def plan_sweep(sweep: Sweep, machine: Machine | None = None) -> Plan:
     variables = runner.variables(configs, sweep.kept)
     is_weak = weak_wish(sweep.kept) is not None and "weak_lower" in variables
     for name in sweep.keep or ():
-        rule = f"must name what points of {sweep.kind.name} can have"
-        require(
-            name in variables or (is_weak and name.startswith(WEAK_PRIVACY)),
-            "keep",
-            f"{rule}: {', '.join((*DETAILS, SHARES))} of who took part, or "
-            f"{WEAK_PRIVACY}",
-            name,
-        )
+        is_kept = name in variables or (is_weak and name.startswith(WEAK_PRIVACY))
+        require(is_kept, "keep", _rule_of_kept(sweep, configs), name)
     if sweep.best_over is not None:
         quantities = [
             name
@@ -430,6 +424,18 @@ def plan_sweep(sweep: Sweep, machine: Machine | None = None) -> Plan:
         inner,
         each * sweep.size,
     )
+
+
+def _rule_of_kept(sweep: Sweep, configs: Sequence[Any]) -> str:
+    """Say what points of a sweep can keep besides their results."""
+    names = (*DETAILS, SHARES, WEAK_PRIVACY)
+    every = sweep.kind.runner().variables(configs, names)
+    known = [name for name in names if any(word.startswith(name) for word in every)]
+    if "weak_lower" in every:
+        known.append(WEAK_PRIVACY)
+    if not known:
+        return f"must not be set: points of {sweep.kind.name} keep nothing else"
+    return f"must name what points of {sweep.kind.name} can have: {', '.join(known)}"
 
 
 def _grouped(
