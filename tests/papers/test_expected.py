@@ -70,7 +70,8 @@ def _of_table(name: str) -> Callable[[Patch], tuple[Check, ...]]:
 
         patch.setattr(training, "_train", train)
         values = values_of_item(f"multiround.{name}")
-        return getattr(accuracy, name)(_context(), values).checks  # type: ignore[no-any-return]
+        # whose images the items' models fit
+        return getattr(accuracy, name)(Context(), values).checks  # type: ignore[no-any-return]
 
     return checks
 
