@@ -36,6 +36,8 @@ from mrsa_watch._base.errors import (
 )
 
 if TYPE_CHECKING:
+    import xarray as xr
+
     from mrsa_jax.study._findings import AttackFindings
     from mrsa_jax.study._progress import Progress
 
@@ -72,6 +74,11 @@ class Kind:
         """Its name in provenance."""
         return _config.command_of(self.config)
 
+    @property
+    def code(self) -> str:
+        """Digest of the code behind its points that is not the package's; else empty."""
+        return ""
+
     def load(self) -> Any:
         """Return the module that runs it; this imports JAX."""
         return importlib.import_module(f"{__package__}.{self.module}")
@@ -99,6 +106,14 @@ class Kind:
             check_parts(config, check_tables[1])
             self.check(config)
         return config
+
+    def figures(self, results: xr.Dataset, folder: pathlib.Path) -> tuple[str, str]:
+        """Draw what only this command draws of its sweep, in files and for its page.
+
+        Returns:
+            Markup and style; both are empty unless the row is of such a command.
+        """
+        return "", ""
 
     def label(self, field: str, value: Any) -> Any:
         """Return the words for a field's value on its axis: labels of schemes.

@@ -152,7 +152,7 @@ def _print_tables(saved: SavedReproduction) -> None:
     from mrsa_papers._summary import judged, summary
 
     config = saved.config
-    are_all_shown = bool(config.targets) and all("." in word for word in config.targets)
+    are_all_shown = bool(config.targets) and not {*config.targets} & {*PAPERS}
     lines = []
     for made in saved.items:
         for judged_claim in judged(made, config):

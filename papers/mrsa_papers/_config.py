@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import itertools
 import pathlib
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -56,9 +57,9 @@ def check_targets(targets: Iterable[str]) -> tuple[Target, ...]:
     """Return the items to make, paper by paper, each in its paper's order.
 
     Args:
-        targets: Papers (`"ccesa"`) and items (`"ccesa.fig2"`), or nothing for all; a
-            figure's name stands for the table that it belongs to (`"multiround.fig6"`
-            for `table5`).
+        targets: Papers (`"ccesa"`) and items (`"ccesa.fig2"`, or `"tableg2"` where one
+            paper alone has an item of that name), or nothing for all; a figure's name
+            stands for the table that it belongs to (`"multiround.fig6"` for `table5`).
 
     Raises:
         ConfigurationError: For an unknown paper or item, naming the nearest known one.
@@ -78,6 +79,16 @@ def check_targets(targets: Iterable[str]) -> tuple[Target, ...]:
         for item in ITEMS[paper]
         if {(paper, item), (paper, "")} & wanted
     )
+
+
+def with_papers(targets: Iterable[str]) -> tuple[str, ...]:
+    """Return names of papers and items, each item with its paper.
+
+    Examples:
+        >>> with_papers(["fig9", "ccesa"])
+        ('multiround.fig9', 'ccesa')
+    """
+    return tuple(".".join(filter(None, _checked(word))) for word in targets)
 
 
 @functools.cache
@@ -144,17 +155,21 @@ def checked_settings(
 def _checked(word: str) -> Target:
     """Return a paper and an item, or the empty name for all of its items."""
     paper, dot, item = word.partition(".")
-    # an item without its paper: the papers that have such an item are named
     if paper not in ITEMS:
+        # an item without its paper: one paper alone may have such an item
         inside = [
             f"{other}.{paper}"
             for other in ITEMS
-            if paper in (*ITEMS[other], *ALIASES[other])
+            if paper in (*ITEMS[other], *ALIASES[other]) and not dot
         ]
+        if len(inside) == 1:
+            return _checked(inside[0])
         hint = (
             f"did you mean {' or '.join(repr(name) for name in inside)}?"
-            if inside and not dot
-            else nearest(paper, ITEMS)
+            if inside
+            else nearest(
+                paper, [*ITEMS, *dict.fromkeys(itertools.chain(*ITEMS.values()))]
+            )
         )
         raise ConfigurationError(
             f"`target` must be a known paper, or PAPER.ITEM; got {word!r}; {hint}"

@@ -7,6 +7,7 @@ finished.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 import importlib
@@ -30,6 +31,7 @@ from mrsa_papers._config import (
     given_settings,
     item_config,
     usual_seconds,
+    with_papers,
 )
 from mrsa_papers._folder import Made
 from mrsa_papers._summary import Standing, SummaryRow, judged, summary, verdicts
@@ -42,6 +44,7 @@ from mrsa_papers.harness import (
     rows_to_frame,
     substitution,
 )
+from mrsa_papers.harness._context import CheckedError
 from mrsa_papers.harness._figures import Draw, labelled
 from mrsa_papers.harness._items import VERDICTS, at_other_settings, on_other_data
 from mrsa_papers.harness._settings import values_of
@@ -440,6 +443,30 @@ def _item(target: Target, context: Context, chosen: Mapping[str, Any]) -> Item:
     return at_other_settings(item, values.missed, values.unstated)
 
 
+def check_item(
+    target: Target, context: Context, chosen: Mapping[str, Any], *, is_fast: bool
+) -> None:
+    """Raise where the settings of an item make no sense; nothing is made.
+
+    Args:
+        target: The item.
+        context: Of checks alone. It keeps the data set for further checks.
+        chosen: Settings by name, as `checked_settings` returns them.
+        is_fast: Whether the others are those of the fast size.
+
+    Raises:
+        ConfigurationError: As the item itself would raise.
+        DataNotFoundError: If its data set is not on this machine.
+    """
+    paper, name = target
+    row = ITEMS[paper][name]
+    values = values_of(".".join(target), row.settings, chosen, is_fast=is_fast)
+    if row.trains:
+        _ = context.images
+    with contextlib.suppress(CheckedError):
+        function_of(paper, row.maker)(context, values)
+
+
 def _data_words(context: Context, row: Row) -> tuple[str, str]:
     """Return the words for an item's data set in the paper and for its substitute."""
     return ("", "") if row.data is None else substitution(context.images, row.data)
@@ -472,6 +499,7 @@ def run_and_save(
     """
     # misuse is answered before anything is loaded, made or written
     targets = check_targets(config.targets)
+    config = dataclasses.replace(config, targets=with_papers(config.targets))
     _check_dataset(config, targets)
     trainings = Trainings(config.out / "items" / "trainings", is_new=config.overwrite)
     context = Context(

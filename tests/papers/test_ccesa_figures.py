@@ -30,6 +30,7 @@ def _lines(ax: Axes) -> dict[str, tuple[list[float], list[float]]]:
 def test_bounds_get_a_line_a_rate_and_the_papers_limit() -> None:
     rows = [
         {"q_total": total, "n": n, "bound": bound, "log10": value - n / 100 - total}
+        | {"limit": {"P_r, t rounded up": -2.0, "P_p": -40.0}.get(bound)}
         for total in (0.0, 0.1)
         for n in (200, 100)
         for bound, value in (
@@ -39,13 +40,16 @@ def test_bounds_get_a_line_a_rate_and_the_papers_limit() -> None:
         )
     ]
     data = pd.DataFrame(rows)
-    ax = panel(theory._draw_bound, data, ("P_r, t rounded up", "P_r, real t"), -2)
+    ax = panel(theory._draw_bound, data, ("P_r, t rounded up", "P_r, real t"))
     lines = _lines(ax)
     assert lines["$q_{total}$ = 0"] == ([100, 200], [-2, -3])
     assert lines["$q_{total}$ = 0.1"] == ([100, 200], [-2.1, -3.1])
     assert len([line for line in ax.get_lines() if len(line.get_xdata()) == 2]) == 5  # type: ignore[arg-type]
     assert [text.get_text() for text in ax.texts] == ["the paper's limit, $10^{-2}$"]
-    assert len(panel(theory._draw_bound, data, ("P_p",), -40).get_lines()) == 2 + 1
+    assert len(panel(theory._draw_bound, data, ("P_p",)).get_lines()) == 2 + 1
+    # at other settings the paper has no limit
+    data = data.assign(limit=np.nan)
+    assert len(panel(theory._draw_bound, data, ("P_p",)).get_lines()) == 2
 
 
 def test_printed_probabilities_that_differ_are_ringed() -> None:

@@ -70,7 +70,8 @@ def _of_table(name: str) -> Callable[[Patch], tuple[Check, ...]]:
 
         patch.setattr(training, "_train", train)
         values = values_of_item(f"multiround.{name}")
-        return getattr(accuracy, name)(_context(), values).checks  # type: ignore[no-any-return]
+        # whose images the items' models fit
+        return getattr(accuracy, name)(Context(), values).checks  # type: ignore[no-any-return]
 
     return checks
 
@@ -144,7 +145,8 @@ def _of_reliability(make: str, item: str) -> Callable[[Patch], tuple[Check, ...]
         patch.setattr(reliability, "_caption", lambda *_: "")
         patch.setattr(reliability, "_failing", lambda *_: "")
         patch.setattr(Runs, "same_model", lambda *_: True)
-        made = getattr(reliability, make)(_context(), values_of_item(item))
+        # whose samples suffice for a thousand clients
+        made = getattr(reliability, make)(Context(), values_of_item(item))
         return made.checks  # type: ignore[no-any-return]
 
     return checks

@@ -111,6 +111,13 @@ def test_targets_are_papers_and_items_in_order_and_once() -> None:
         == every
     )
     assert check_targets("ccesa.fig2") == (("ccesa", "fig2"),)
+    # a name that one paper alone has, of an item or of a figure in a table
+    assert check_targets(["fig9", "fig6"]) == (
+        ("multiround", "table5"),
+        ("multiround", "fig9"),
+    )
+    with pytest.raises(mj.ConfigurationError, match="did you mean 'tableg2'"):
+        check_targets("tabelg2")
     mixed = [
         "heterosag.costs",
         "ccesa",

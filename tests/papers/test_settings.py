@@ -236,13 +236,15 @@ def test_a_folder_keeps_the_items_of_earlier_runs(
     assert main(["reproduce", "ccesa.tableg2", "--num-sizes", "150", *out]) == 0
     assert main(["reproduce", "ccesa.bandwidth", *out]) == 0
     capsys.readouterr()
-    assert main(["reproduce", "ccesa.bandwidth", *out]) == 0
+    assert main(["reproduce", "bandwidth", *out]) == 0
     content = json.loads(capsys.readouterr().out)
     assert [row["item"] for row in content["summary"]] == [
         "ccesa.tableg2",
         "ccesa.bandwidth",
     ]
     assert content["items"][0]["checks"][1]["verdict"] == "other settings"
+    # a name that one paper alone has is stored with its paper
+    assert content["manifest"]["config"]["targets"] == ["ccesa.bandwidth"]
     page = (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
     assert "Table G.2" in page
     assert "Appendix D.1" in page
@@ -250,7 +252,7 @@ def test_a_folder_keeps_the_items_of_earlier_runs(
 
 def test_a_sweep_takes_an_item(tmp_path: pathlib.Path) -> None:
     (tmp_path / "items.toml").write_text(
-        f'command = "reproduce ccesa.tableg2"\nout = "{tmp_path}/out"\n'
+        f'command = "reproduce tableg2"\nout = "{tmp_path}/out"\n'
         "[grid]\nnum_sizes = [[100, 150], [120]]\n"
     )
     results = mj.study.sweep(tmp_path / "items.toml")

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 from mrsa_jax.federated import ConvexConstants, convergence_bound, rounds_to_reach
 from mrsa_jax.study.advice._options import Option, Setting
+from mrsa_jax.study.settings._commands import ONE_RATE
 from mrsa_watch._base.errors import ConfigurationError, require
 from mrsa_watch._base.html import counted
 
@@ -65,11 +66,7 @@ def prices_in_rounds(
     # the rounds that Theorem 2 is about; it also assumes a uniform choice of blocks
     is_covered = len(set(setting.dropout_rates)) == 1 and setting.loss_rate == 0
     is_covered &= setting.availability == "independent"
-    rule = (
-        "must not be set unless clients have one dropout rate, are offline "
-        "independently, and none is lost inside a round"
-    )
-    require(is_covered or constants is None, "convergence", rule)
+    require(is_covered or constants is None, "convergence", ONE_RATE)
     plain = next((option for option in options if option.scheme == "uniform"), None)
     if plain is None or plain.cohort_size is None or not plain.cardinality > 0:
         return ()

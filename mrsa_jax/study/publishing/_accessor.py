@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import os
 import pathlib
+import tempfile
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -340,7 +341,9 @@ class StudyAccessor:
         # a folder takes the usual name
         target = target / "report.html" if target.is_dir() else target
         if self.is_sweep:
-            text = _report_sweep.sweep_page(manifest, results)
+            with tempfile.TemporaryDirectory() as folder:
+                place = pathlib.Path(folder)
+                text = _report_sweep.sweep_page(manifest, results, place)
         else:
             text = _report.study_page(manifest, results, spec=results)
         require(

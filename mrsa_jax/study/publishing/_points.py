@@ -296,6 +296,7 @@ def _reduced(
         name == "done"
         or is_trajectory
         or not is_number
+        or "claim" in variable.dims  # of a paper's item: each is of another thing
         or not set(axes) <= set(variable.dims)
     ):
         return None

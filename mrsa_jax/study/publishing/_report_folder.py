@@ -390,7 +390,7 @@ def _version(manifest: Mapping[str, Any]) -> str:
 def _study_page(folder: pathlib.Path, manifest: Mapping[str, Any]) -> str:
     results = open_results(folder).load()
     if manifest.get("command") == "sweep":
-        return sweep_page(manifest, results)
+        return sweep_page(manifest, results, folder / "figures")
     # pictures that are not of what the data set is drawn from
     files = [path for path in sorted(folder.glob("*.png")) if path.stem not in FIGURES]
     pictures = {path.stem: path.read_bytes() for path in files}

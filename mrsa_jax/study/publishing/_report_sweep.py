@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pathlib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +17,7 @@ from mrsa_jax.plotting.points import (
     heading,
     quantity,
 )
+from mrsa_jax.study.kinds import swept_kind
 from mrsa_jax.study.publishing import _page, _points, _report
 from mrsa_jax.study.publishing._best import best_sentences
 from mrsa_jax.study.publishing._explorer import linked
@@ -227,24 +229,27 @@ def plot_any(
     return draw(_points.sweep_chart(results, table, variable, *axes), ax=ax)
 
 
-def sweep_page(manifest: Mapping[str, Any], results: xr.Dataset) -> str:
+def sweep_page(
+    manifest: Mapping[str, Any], results: xr.Dataset, folder: pathlib.Path
+) -> str:
     """Return the page of a sweep: words, points to sort, figures, settings.
 
     Args:
         manifest: Its provenance.
         results: Its data set.
+        folder: Where a command that draws its points writes their figures.
     """
-    has_claims = "claim_text" in results
-    claims = _claims(results) if has_claims else ""
-    if has_claims:  # the table of claims tells their numbers
-        results = results.drop_vars("value")
     table = _points.points(results)
     config = manifest.get("config", {})
     axes = config.get("axes", ())
     swept = str(manifest.get("swept", ""))
     parts, series = _measured(results, table) if len(table) else ([], [])
-    if has_claims:
-        parts.append(Section("Claims", claims))
+    style = ""
+    if "claim_text" in results:
+        parts.append(Section("Claims", _claims(results)))
+    if "chart" in results:
+        figures, style = swept_kind(swept).figures(results, folder)
+        parts.insert(1, Section("Figures", figures))
     said = _points.sweep_sentences(results) + best_sentences(results)
     findings = Section("Findings", _page.paragraphs(said))
     sizes = " x ".join(
@@ -256,6 +261,7 @@ def sweep_page(manifest: Mapping[str, Any], results: xr.Dataset) -> str:
         [*parts[:1], findings, *parts[1:]],
         settings=_settings(swept, config.get("base", config), axes),
         series=series,
+        style=style,
     )
 
 

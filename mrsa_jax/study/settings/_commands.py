@@ -406,6 +406,13 @@ def check_advise(config: AdviseConfig) -> None:
     _check_log(config, config.log)
 
 
+ONE_RATE = (
+    "must not be set unless clients have one dropout rate, are offline independently, "
+    "and none is lost inside a round"
+)
+"""Rule of the clients that Theorem 2 is about."""
+
+
 def _check_convergence(config: AdviseConfig) -> None:
     """Check the constants of Theorem 2 without NumPy."""
     is_used = len(config.convergence) > 0 or config.local_steps == 1
@@ -423,6 +430,10 @@ def _check_convergence(config: AdviseConfig) -> None:
     rule = "must have 0 < strong convexity <= smoothness, and no negative number"
     in_range = 0 < values[1] <= values[0] and min(values) >= 0
     require(in_range, "convergence", rule, values)
+    # a log is measured first
+    is_covered = len(set(config.dropout_rate)) <= 1 and not config.loss_rate
+    is_covered &= config.availability == "independent"
+    require(is_covered, "convergence", ONE_RATE, values)
 
 
 def _check_log(config: AuditConfig | AdviseConfig, log: pathlib.Path | None) -> None:

@@ -38,7 +38,13 @@ from mrsa_jax.study.settings._load import (
 )
 from mrsa_jax.study.settings._parts import check_parts
 from mrsa_jax.study.sweeps._keys import as_read
-from mrsa_watch._base.errors import ConfigurationError, check_known, is_number, require
+from mrsa_watch._base.errors import (
+    ConfigurationError,
+    check_known,
+    is_number,
+    nearest,
+    require,
+)
 
 # fields whose text is read by its family
 _WRITTEN: dict[str, Any] = {
@@ -346,6 +352,7 @@ def sweep_of(content: Mapping[str, Any]) -> Sweep:
     check_axes(axes)
     if best_over is not None:
         _check_best_over(best_over, axes)
+    _check_tables(kind, rest)
     base: Any = from_dict(kind.settings, rest, "")
     tracked = getattr(base, "track", ())
     rule = (
@@ -364,6 +371,20 @@ def sweep_of(content: Mapping[str, Any]) -> Sweep:
         best_over=best_over,
         **flags,
     )
+
+
+def _check_tables(kind: Kind, content: Mapping[str, Any]) -> None:
+    """Raise for a table that a sweep has not, such as `[base]`."""
+    hints = typing.get_type_hints(kind.settings)
+    tables = [name for name in hints if dataclasses.is_dataclass(hints[name])]
+    for name, value in content.items():
+        if isinstance(value, dict) and name not in hints:
+            known = (*tables, "grid", "zip", "best_over")
+            raise ConfigurationError(
+                f"`{name}` must be a table of a sweep of {kind.name}; "
+                f"{nearest(name, known)}; settings outside of these tables stand at "
+                "the top of the file"
+            )
 
 
 def _check_best_over(best_over: Any, axes: list[Axis]) -> None:

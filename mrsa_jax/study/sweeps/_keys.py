@@ -141,6 +141,8 @@ class Identities:
                 if "," in name or not name.startswith(("mrsa_jax", "availability "))
             },
         }
+        if kind.code:
+            content["code"] = kind.code
         if kind.name not in RANGED:  # floats of trainings differ between platforms
             import jax
 

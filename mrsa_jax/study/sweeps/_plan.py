@@ -295,9 +295,10 @@ class Plan:
                 words = changes(json.loads(old.made_by), record.made_by)
                 code = [word for word in words if not word.startswith("mrsa_jax is")]
                 reasons = COMPUTES_ALIKE.get(self.sweep.kind.name, ())[-1:]
-                counts[
-                    "; ".join(code or (*words, *reasons)) or "the platform is another"
-                ] += 1
+                usual = "the platform is another"
+                if self.sweep.kind.code:
+                    usual = f"the code of the papers' items has changed, or {usual}"
+                counts["; ".join(code or (*words, *reasons)) or usual] += 1
         return [
             f"{words} since {counted(count, 'point')} "
             f"{'was' if count == 1 else 'were'} computed: "
@@ -394,14 +395,8 @@ def plan_sweep(sweep: Sweep, machine: Machine | None = None) -> Plan:
     variables = runner.variables(configs, sweep.kept)
     is_weak = weak_wish(sweep.kept) is not None and "weak_lower" in variables
     for name in sweep.keep or ():
-        rule = f"must name what points of {sweep.kind.name} can have"
-        require(
-            name in variables or (is_weak and name.startswith(WEAK_PRIVACY)),
-            "keep",
-            f"{rule}: {', '.join((*DETAILS, SHARES))} of who took part, or "
-            f"{WEAK_PRIVACY}",
-            name,
-        )
+        is_kept = name in variables or (is_weak and name.startswith(WEAK_PRIVACY))
+        require(is_kept, "keep", _rule_of_kept(sweep, configs), name)
     if sweep.best_over is not None:
         quantities = [
             name
@@ -429,6 +424,18 @@ def plan_sweep(sweep: Sweep, machine: Machine | None = None) -> Plan:
         inner,
         each * sweep.size,
     )
+
+
+def _rule_of_kept(sweep: Sweep, configs: Sequence[Any]) -> str:
+    """Say what points of a sweep can keep besides their results."""
+    names = (*DETAILS, SHARES, WEAK_PRIVACY)
+    every = sweep.kind.runner().variables(configs, names)
+    known = [name for name in names if any(word.startswith(name) for word in every)]
+    if "weak_lower" in every:
+        known.append(WEAK_PRIVACY)
+    if not known:
+        return f"must not be set: points of {sweep.kind.name} keep nothing else"
+    return f"must name what points of {sweep.kind.name} can have: {', '.join(known)}"
 
 
 def _grouped(

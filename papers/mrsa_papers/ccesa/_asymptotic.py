@@ -7,6 +7,7 @@ and each inequality of the proofs.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -37,13 +38,16 @@ _SLACKS = (0.0, 1.0)  # epsilon, by which p exceeds Theorem 4's threshold
 def reliable(context: Context, settings: Values) -> Found:
     """Return Theorem 3: the chance of an unreliable round at its threshold over n."""
     sizes = sorted(settings.num_sizes)
+    threshold = secagg.failures.reliable_connection_threshold
+    for total, n in itertools.product(settings.total_rates, sizes):
+        require(total < 0.5, "total_rates", "must be less than 0.5", total)
+        _check_probability(threshold(n, step_rate(total)), total, n)
+    context.begin()
     rows = []
     for total in settings.total_rates:
         for n in sizes:
             q = step_rate(total)
-            require(total < 0.5, "total_rates", "must be less than 0.5", total)
-            p = secagg.failures.reliable_connection_threshold(n, q)
-            _check_probability(p, total, n)
+            p = threshold(n, q)
             t = secagg.share_threshold(n, p)
             # natural logarithms, turned into powers of ten for the table
             exact = secagg.failures.exact_reliability_union_bound(
@@ -149,12 +153,16 @@ def private(context: Context, settings: Values) -> Found:
     The chance that G_3 is disconnected at its threshold, as n grows.
     """
     sizes = sorted(settings.num_sizes)
-    rows = []
+    threshold = secagg.failures.private_connection_threshold
     jobs = [(total, n) for total in settings.total_rates for n in sizes]
+    for total, n in jobs:
+        largest = (1 + max(_SLACKS)) * threshold(n, step_rate(total))
+        _check_probability(largest, total, n)
+    context.begin()
+    rows = []
     for total, n in context.steps("Theorem 4: exact chances", jobs):
         q = step_rate(total)
-        start = secagg.failures.private_connection_threshold(n, q)
-        _check_probability((1 + max(_SLACKS)) * start, total, n)
+        start = threshold(n, q)
         rows += [
             {
                 "q_total": total,

@@ -152,6 +152,7 @@ def _counted(context: Context, settings: Values) -> pd.DataFrame:
         most = max(np.atleast_1d(settings[name]).tolist())
         # of five clients there are 8 million rounds at each threshold
         require(most <= 4, name, "must be at most 4: all rounds are gone through", most)
+    context.begin()
 
     def made() -> pd.DataFrame:
         jobs = [(n, t) for n in settings.num_sizes for t in range(1, n + 2)]

@@ -73,6 +73,7 @@ def growth(context: Context, settings: Values) -> Found:
     check_thresholds(settings.num_sizes, (settings.total_rate,), "total_rate")
     sizes = sorted(settings.num_sizes)
     require(len(sizes) > 1, "num_sizes", "must be two or more, to fit a growth", sizes)
+    context.begin()
     data = rows_to_frame(
         {"scheme": scheme, "n": n, "quantity": name, "value": value}
         for n in context.steps("Table 1: counting rounds", sizes)
@@ -236,11 +237,14 @@ def bandwidths(context: Context, settings: Values) -> Found:
 
     B_CCESA beside B_SA and Turbo-aggregate, and what the wire carries.
     """
+    chances = {
+        n: secagg.connection_probability(n, 0.0) for n in sorted(settings.num_sizes)
+    }
+    for n, p in chances.items():
+        require(p <= 1.0, "num_sizes", "must leave a p* of at most 1", n)
+    context.begin()
     rows = []
-    for n in sorted(settings.num_sizes):
-        p = secagg.connection_probability(n, 0.0)
-        rule = "must leave a p* of at most 1"
-        require(p <= 1.0, "num_sizes", rule, n)
+    for n, p in chances.items():
         # the mean degree, which the paper's count takes for |Adj|
         degree = (n - 1) * p
         wire = [8 * sum(wire_terms(k).values()) for k in (degree, n - 1)]

@@ -49,6 +49,7 @@ def inversion(context: Context, settings: Values) -> Found:
     require(threshold <= 1.0, "num_clients", rule, f"{number}: {threshold:.3f}")
     chances = tuple(dict.fromkeys((threshold, settings.connection_probability)))
     seeds, rounds = settings.num_seeds, settings.num_rounds
+    context.begin()
     rows: list[dict[str, Any]] = []
     for seed in context.steps("model inversion: trainings and attacks", range(seeds)):
         rows += _attacked(context, settings, dataset, chances, seed)

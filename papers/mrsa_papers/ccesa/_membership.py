@@ -66,6 +66,8 @@ def members(context: Context, settings: Values) -> Found:
     rule = f"must divide the {number} clients"
     require(all(number % size == 0 for size in sums), "sum_sizes", rule, sums)
     sizes = _sizes(settings, dataset)
+    federated.num_parameters(model, dataset.input_shape)  # or it raises
+    context.begin()
     jobs = itertools.product(sizes, range(settings.num_seeds))
     guesses: list[Guesses] = []
     for size, seed in context.steps(

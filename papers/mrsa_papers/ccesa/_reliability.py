@@ -51,6 +51,7 @@ def objects(context: Context, settings: Values) -> Found:
     n, total = settings.num_clients, settings.total_rate
     threshold = _threshold_of(n, total)
     runs = _objects_runs(context, settings, threshold)
+    runs.begin()
     frame = _measure(runs)
     largest = max(settings.probabilities)
     wanted = ((threshold, f"p* = {threshold:.4f}"), (largest, f"p = {largest:g}"))
@@ -100,6 +101,7 @@ def faces(context: Context, settings: Values) -> Found:
     rule = "must be at most the number of clients"
     require(settings.threshold <= n, "threshold", rule, settings.threshold)
     runs = _faces_runs(context, settings)
+    runs.begin()
     frame = _measure(runs)
     stars = ", ".join(_star(n, total) for total in runs.totals)
     checks = (

@@ -32,6 +32,7 @@ from mrsa_papers.harness import (
 )
 from mrsa_papers.harness._figures import in_turn
 from mrsa_papers.harness._rows import printed_in
+from mrsa_watch._base.errors import require
 
 if TYPE_CHECKING:
     from mrsa_papers.harness._figures import Axes, pd
@@ -46,6 +47,10 @@ _PRINTED = "#CC79A7"
 
 def threshold_probabilities(context: Context, settings: Values) -> Found:
     """Return Table G.2: p* for pairs of n and q_total."""
+    for total in settings.total_rates:
+        rule = "must be less than 0.5, where eq. (5) ends"
+        require(total < 0.5, "total_rates", rule, total)
+    context.begin()
     printed = {
         (total, n): value
         for total in TOTALS
@@ -124,6 +129,7 @@ def _in_decimals(n: int, total: float) -> float:
 def share_thresholds(context: Context, settings: Values) -> Found:
     """Return Remark 4's t and eq. (5)'s p as the paper uses them elsewhere."""
     check_thresholds(settings.num_sizes, settings.total_rates)
+    context.begin()
     table = {(n, total): (t, p) for n, total, t, p in TABLE_2_PARAMETERS}
     rows, checks = [], []
     for n, total in itertools.product(settings.num_sizes, settings.total_rates):

@@ -74,6 +74,7 @@ def running_times(context: Context, settings: Values) -> Found:
     check_thresholds(settings.num_sizes, settings.total_rates)
     bits = settings.modulus_bits
     require(bits <= 32, "modulus_bits", "must lie in [1, 32]", bits)
+    context.begin()
     chosen = _parameters(settings)
     words = settings.dim, bits
     rows: list[dict] = []

@@ -84,6 +84,12 @@ class Runs:
     trainer: federated.LocalSGD
     clip: float
 
+    def begin(self) -> None:
+        """Raise unless the data suffice, and begin."""
+        for split in self.splits:
+            self.experiment(split).check()
+        self.context.begin()
+
     def shares(self, chance: float) -> int:
         """Return t at p."""
         threshold = self.threshold

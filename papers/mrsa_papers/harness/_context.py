@@ -52,6 +52,10 @@ class Rounds(Protocol):
         ...
 
 
+class CheckedError(Exception):
+    """The settings of an item make sense, and nothing else was asked for."""
+
+
 _Job = TypeVar("_Job")
 _Result = TypeVar("_Result")
 
@@ -67,6 +71,7 @@ class Context:
         dataset: What is trained on.
         directory: Folder of the data set, where it needs one.
         trainings: Where trainings are kept until their items are written, or None.
+        only_checks: Whether items check their settings, and are not made.
 
     Raises:
         ConfigurationError: For an unknown data set (naming the nearest), or a seed out
@@ -83,6 +88,7 @@ class Context:
     dataset: str = "mnist_5k"
     directory: str | os.PathLike[str] | None = None
     trainings: Trainings | None = None
+    only_checks: bool = False
 
     def __post_init__(self) -> None:
         check_count(self.seed, "seed", "must be an integer in [0, 2**32)", 0, 2**32 - 1)
@@ -137,6 +143,15 @@ class Context:
     def key(self, trial: int) -> Key[Array, ""]:
         """Return the key of a trial, 0 and up: of all that is paired by it."""
         return trial_key(as_key(self.seed), trial)
+
+    def begin(self) -> None:
+        """End the checks of an item's settings: each maker calls this before any work.
+
+        Raises:
+            CheckedError: If nothing is to be made.
+        """
+        if self.only_checks:
+            raise CheckedError
 
     def expect(self, rounds: int) -> None:
         """Say how many rounds the item will train, more or less."""
@@ -234,6 +249,11 @@ class Experiment:
     def clients(self, seed: int) -> data.ClientData:
         """Return the clients of a seed, 0 and up."""
         return self.split(self.context.key(seed), self.context.images)
+
+    def check(self) -> None:
+        """Raise unless samples suffice for all clients, and images for the model."""
+        self.clients(0)
+        _ = self.dim
 
     def parts_of_test(self, num_parts: int) -> data.ClientData:
         """Return the test samples in equal random parts, for intervals over them.

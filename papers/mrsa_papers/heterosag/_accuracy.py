@@ -59,6 +59,8 @@ def accuracy(context: Context, settings: Values) -> Found:
     names = _Names.of(groups)
     split = functools.partial(training.one_class_each, num_clients=groups.num_clients)
     experiment = training.experiment_of(context, settings, split)
+    experiment.check()
+    context.begin()
     width = training.clip_of(settings, experiment)
     jobs = [
         (_SORTED, scheme, 1.0, trial)

@@ -51,6 +51,8 @@ def byzantine(context: Context, settings: Values) -> Found:
     who = _attackers(settings, groups)
     split = functools.partial(data.iid, num_clients=groups.num_clients)
     experiment = training.experiment_of(context, settings, split)
+    experiment.check()
+    context.begin()
     width = training.clip_of(settings, experiment)
     cohorts = np.ones((settings.num_rounds, groups.num_clients), np.bool_)
     layout = layout_of("MC", experiment.dim, groups)

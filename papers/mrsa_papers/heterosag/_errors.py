@@ -44,6 +44,7 @@ def error_bounds(context: Context, settings: Values) -> Found:
     """Return the bounds (11) to (18): against counting, exact errors and simulation."""
     groups, dim, trials = Groups.of(settings), settings.dim, settings.num_trials
     _check_bounds(settings, groups)
+    context.begin()
     chains = [
         "SC",
         *map(hybrid, sorted(settings.hybrid_thresholds, reverse=True)),
@@ -271,6 +272,7 @@ def _closed_forms(settings: Values) -> Iterator[Check]:
 
 def expansion(context: Context, settings: Values) -> Found:
     """Return Section VI-A's expansion factors, with whole bits and without."""
+    context.begin()
     checks = []
     for levels, who, summed, paper in printed_in("heterosag")["expansion"]:
         if levels not in settings.levels or summed not in settings.num_summed:
@@ -318,6 +320,7 @@ def expansion(context: Context, settings: Values) -> Found:
 def costs(context: Context, settings: Values) -> Found:
     """Return Section VI-A's growth of computation and communication, by counts."""
     _check_costs(settings)
+    context.begin()
     size, dim = settings.subgroup_size, settings.dim
     jobs = [("users N", n, (n, size, dim)) for n in settings.num_clients]
     # ten subgroups of each size

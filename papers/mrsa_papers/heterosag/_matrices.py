@@ -114,6 +114,7 @@ def matrices(context: Context, settings: Values) -> Found:
         f"must give matrices of at most {_MOST_CELLS:,} cells",
         settings.num_groups,
     )
+    context.begin()
     checks: list[Check] = []
     rows: list[dict[str, Any]] = []
     chosen = _chosen(settings)
@@ -279,6 +280,7 @@ _TABLE_II = np.asarray(printed_in("heterosag")["pads"]).T
 def examples(context: Context, settings: Values) -> Found:
     """Return Example 1 with Table II by enumeration, and Example 5's numbers."""
     _check_example(settings)
+    context.begin()
     ranges, modulus = settings.ring_sizes, settings.modulus
     # pads must cancel modulo the server's ring
     tuples = [

@@ -75,6 +75,7 @@ def _truth(
 def levels(context: Context, settings: Values) -> Found:
     """Return Theorem 1: the privacy level claimed and true, for numbers of groups."""
     sizes = _checked_sizes(settings.num_groups, "num_groups")
+    context.begin()
     cases = [(size, *case) for size in sizes for case in _schemes(size)]
     rows: list[dict[str, Any]] = []
     for size, scheme, threshold in context.steps("Theorem 1: privacy levels", cases):
@@ -243,6 +244,7 @@ def levels_plus(context: Context, settings: Values) -> Found:
     )
     rule = f"must leave at most {_MOST_RUNS:,} runs of Algorithm 6"
     require(runs_to_make <= _MOST_RUNS, "num_subgroups", rule, f"{runs_to_make:,}")
+    context.begin()
     rows: list[dict[str, Any]] = []
     runs, equal = 0, 0
     for total in context.steps("Theorem 3: subgroups", sizes):

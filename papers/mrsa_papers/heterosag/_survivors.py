@@ -27,6 +27,7 @@ _MOST_GROUPS = 128  # whose matrices are gone through in a minute
 
 def dropouts(context: Context, settings: Values) -> Found:
     """Return Theorem 4: the chance that two users or more survive in every subgroup."""
+    context.begin()
     trials = settings.num_trials
     cases = list(itertools.product(settings.subgroup_sizes, settings.dropout_rates))
     numbers = (1, settings.num_subgroups)
@@ -117,6 +118,7 @@ def attackers(context: Context, settings: Values) -> Found:
     require(
         most <= _MOST_GROUPS, "most_groups", f"must be at most {_MOST_GROUPS}", most
     )
+    context.begin()
     trim, chain = settings.trim, settings.hybrid_threshold
     data = rows_to_frame(_bounds(size, trim, chain) for size in range(2, most + 1))
     equal = data["exact"] == data["whole"].clip(lower=0)

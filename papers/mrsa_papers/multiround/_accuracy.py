@@ -187,6 +187,9 @@ def _trained(
     """Train all panels; return their accuracies, and how they are to be read."""
     import pandas as pd
 
+    for each in settings:
+        each.experiment(context, each.rates[0]).check()
+    context.begin()
     context.expect(training.rounds_to_train(settings, values.num_seeds))
     panels = [training.curves(context, each, values.num_seeds) for each in settings]
     parts = {

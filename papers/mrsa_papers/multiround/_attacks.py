@@ -202,6 +202,8 @@ def _solved(
 
     Items that ask for the same plan share its trainings.
     """
+    plan.setting.experiment(context, plan.rate).check()
+    context.begin()
 
     def made() -> pd.DataFrame:
         rows: list[dict[str, Any]] = []

@@ -39,6 +39,7 @@ _MOST_COHORTS = 100_000  # that are gone through
 def convergence(context: Context, settings: Values) -> Found:
     """Return Theorem 2: simulated training below its bound, and the bound's errors."""
     _check_sizes(settings)
+    context.begin()
     rows: list[dict[str, Any]] = []
     first, *more = settings.local_steps
     every_pair = (settings.privacy_targets, settings.dropout_rates)

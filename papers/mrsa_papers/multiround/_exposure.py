@@ -45,6 +45,8 @@ def exposed_and_recovered(context: Context, settings: Values) -> Found:
         targets=settings.privacy_targets,
         seeds=settings.num_trials,
     )
+    plan.setting.experiment(context, plan.rate).check()
+    context.begin()
     updates = _updates(context, plan, settings.dim)
     selectors = _selectors(plan, settings.participation_rate)
     jobs = itertools.product(selectors, (0.0, settings.loss_rate))

@@ -44,6 +44,7 @@ def fairness_gap(context: Context, settings: Values) -> Found:
     require(t < n, "privacy_target", f"must be less than num_clients, {n}", t)
     for name, size in (("num_clients", n), ("cohort_size", k)):
         require(size % t == 0, "privacy_target", f"must divide {name}, {size}", t)
+    context.begin()
     sizes, trials = sorted(settings.round_counts), settings.num_trials
     rows, setups = [], _setups(context, settings)
     for name, rounds in context.steps(

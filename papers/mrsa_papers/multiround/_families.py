@@ -29,6 +29,7 @@ def family_sizes(context: Context, settings: Values) -> Found:
     log_most = math.lgamma(n + 1) - math.lgamma(k + 1) - math.lgamma(n - k + 1)
     rule = "must leave fewer than 10^200 cohorts of cohort_size"
     require(log_most < 200 * math.log(10), "num_clients", rule, n)
+    context.begin()
     schemes = [("Random", 1), ("Weighted random", 1), ("User partition", k)]
     schemes += [(label_of(target), target) for target in settings.privacy_targets]
     table = {scheme: size for scheme, _, size in printed_in("multiround")["sizes"]}
@@ -84,6 +85,7 @@ def family_figure(context: Context, settings: Values) -> Found:
     is_small = blocks <= _MOST_ROWS and math.comb(blocks, chosen) <= _MOST_ROWS
     rule = f"must leave at most {_MOST_ROWS:,} blocks and cohorts to draw"
     require(is_small, "num_clients", rule, n)
+    context.begin()
     lines = printed_in("multiround")["family"]
     printed = np.array([list(line) for line in lines]) == "1"
     ours = selection.enumerate_family(n, k, t)

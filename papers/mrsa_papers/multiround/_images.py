@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
@@ -73,8 +73,8 @@ class _Ground(NamedTuple):
     updates: np.ndarray
 
 
-def _check(settings: Values, *targets: int) -> None:
-    """Raise unless the clients can be parted into the item's blocks."""
+def _check(context: Context, settings: Values, targets: Sequence[int]) -> None:
+    """Raise unless the clients can be parted into the item's blocks, and all are seen."""
     clients, cohort = settings.num_clients, settings.cohort_size
     rule = f"must be at most num_clients, {clients}"
     require(cohort <= clients, "cohort_size", rule, cohort)
@@ -84,6 +84,14 @@ def _check(settings: Values, *targets: int) -> None:
     for target in targets:
         rule = f"must divide num_clients, {clients}, and cohort_size, {cohort}"
         require(clients % target == 0 == cohort % target, name, rule, target)
+    held = len(context.images.train_labels)
+    rule = f"must be at most {held}, the data set's training samples"
+    require(clients <= held, "num_clients", rule, clients)
+    # an update of which nothing is seen has no direction to invert
+    rule = "must be rounds enough for every client to be in a sum"
+    for seed, target in itertools.product(range(settings.num_seeds), (1, *targets)):
+        is_seen = bool(_history(context.key(seed), settings, target).any(axis=0).all())
+        require(is_seen, "num_rounds", rule, settings.num_rounds)
 
 
 def images_from_sums(context: Context, settings: Values) -> Found:
@@ -92,7 +100,8 @@ def images_from_sums(context: Context, settings: Values) -> Found:
     Images from the sums of random selection and of blocks of T.
     """
     targets = settings.privacy_targets
-    _check(settings, *targets)
+    _check(context, settings, targets)
+    context.begin()
     steps = settings.num_steps
     attack = attacks.gradient_inversion(num_steps=steps, smoothness=_SMOOTHNESS)
     rows: list[dict[str, Any]] = []
@@ -122,11 +131,12 @@ def images_from_sums(context: Context, settings: Values) -> Found:
 def images_against_motion(context: Context, settings: Values) -> Found:
     """Return the quality of images from sums whose models move between rounds."""
     targets = (1, settings.privacy_target)
-    _check(settings, *targets[1:])
     steps, speeds = settings.num_steps, settings.server_rates
     rule = "must be two rates or more, falling"
     is_falling = tuple(sorted(set(speeds), reverse=True)) == speeds and len(speeds) > 1
     require(is_falling, "server_rates", rule, shown(speeds))
+    _check(context, settings, targets[1:])
+    context.begin()
     attack = attacks.gradient_inversion(num_steps=steps, smoothness=_SMOOTHNESS)
     rows: list[dict[str, Any]] = []
     jobs = itertools.product(range(settings.num_seeds), (None, *speeds), targets)
@@ -214,9 +224,6 @@ def _ground(context: Context, settings: Values, seed: int) -> _Ground:
 
 def _new_ground(context: Context, settings: Values, seed: int) -> _Ground:
     dataset, count = context.images, settings.num_clients
-    held = len(dataset.train_labels)
-    rule = f"must be at most {held}, the data set's training samples"
-    require(count <= held, "num_clients", rule, count)
     key = context.key(seed)
     # a client per sample, of which the first are taken
     clients = data.iid(
@@ -243,18 +250,17 @@ def _new_ground(context: Context, settings: Values, seed: int) -> _Ground:
     return _Ground(settings, seed, key, model, parameters, dealt, images, updates)
 
 
+def _history(key: Any, settings: Values, target: int) -> np.ndarray:
+    """Return the participation of a seed's rounds."""
+    selector = selector_of(settings.num_clients, settings.cohort_size, target)
+    online = availability.independent(settings.dropout_rate)
+    return np.asarray(selection.rollout(key, selector, online, settings.num_rounds))
+
+
 def _played(ground: _Ground, target: int, rate: float | None) -> Any:
     """Return all rounds' sums; of updates that never change where the rate is None."""
     settings = ground.settings
-    selector = selector_of(settings.num_clients, settings.cohort_size, target)
-    online = availability.independent(settings.dropout_rate)
-    history = np.asarray(
-        selection.rollout(ground.key, selector, online, settings.num_rounds)
-    )
-    # an update of which nothing is seen has no direction to invert
-    rule = "must be rounds enough for every client to be in a sum"
-    is_seen = bool(history.any(axis=0).all())
-    require(is_seen, "num_rounds", rule, settings.num_rounds)
+    history = _history(ground.key, settings, target)
     # updates of a model that moves may grow
     # nothing may be clipped, which would be another experiment
     clip = float(np.abs(ground.updates).max()) * (1.001 if rate is None else 3)

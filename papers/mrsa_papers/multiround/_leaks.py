@@ -30,6 +30,7 @@ def early_leaks(context: Context, settings: Values) -> Found:
     n, k, trials = settings.num_clients, settings.cohort_size, settings.num_trials
     rule = f"must divide num_clients, {n}, at least three times"
     require(n % k == 0 and n > 2 * k, "cohort_size", rule, k)
+    context.begin()
     online = online_of(context, settings)
     selectors = {
         "Random": selection.uniform(n, k),

@@ -32,6 +32,7 @@ def necessity(context: Context, settings: Values) -> Found:
 
     The most cohorts of any family that keeps T, against C(N/T, K/T).
     """
+    context.begin()
     most = settings.num_clients
     sizes = [
         (n, k, t)

@@ -62,6 +62,7 @@ def rollouts(context: Context, settings: Values) -> dict[str, dict[str, Curves]]
     `"shuffled"` and `"cyclic"` -> label -> curves.
     """
     check_population(settings)
+    context.begin()
 
     def made() -> dict[str, dict[str, Curves]]:
         curves: dict[str, dict[str, Curves]] = {"shuffled": {}, "cyclic": {}}

@@ -41,6 +41,7 @@ _SIMULATED = ((40, 8), (120, 12))  # N and K of the paper's own simulations
 def theorem_1(context: Context, settings: Values) -> Found:
     """Return Figure 3: C against T by Theorem 1, in exact rationals, and simulated."""
     check_population(settings)
+    context.begin()
     n, k = settings.num_clients, settings.cohort_size
     num_trials, num_rounds = settings.num_trials, settings.num_rounds
     rows = []
@@ -128,6 +129,7 @@ def _theorem_1_exactly(n: int, k: int, target: int, rate: Fraction) -> Fraction:
 def swaps_within_blocks(context: Context, settings: Values) -> Found:
     """Return Remark 7: swapping clients within a block leaves every sum as it was."""
     check_population(settings)
+    context.begin()
     n, shape = settings.num_clients, (settings.num_clients, settings.dim)
     rng = np.random.default_rng(context.seed)
     updates = rng.integers(0, 2**32, shape, dtype=np.uint32).astype(np.uint64)
@@ -198,8 +200,9 @@ def full_rank(context: Context, settings: Values) -> Found:
     The chance that N rounds of random selection determine every update.
     """
     draws = settings.num_draws
-    rows = []
     sizes = [_population(text) for text in settings.populations]
+    context.begin()
+    rows = []
     jobs = itertools.product(sizes, ("iid", "K-uniform"))
     for (n, k), kind in context.steps("Theorem 3: full rank", jobs):
         first = _rounds_to_full_rank(context.seed, n, k, kind, draws)
