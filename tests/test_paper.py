@@ -42,9 +42,15 @@ _CHEAP = (
     "amplification",
 )
 """Sections without trainings that a server attacks."""
-# one training, and least squares of PROLIN without a prior: they move by .018 between BLAS kernels
-_LOOSE = ("/cnn/", "/defences/rows/blocks_prolin/")
+# one training, and least squares of PROLIN without a prior: AUC moves by .018 between BLAS
+# kernels, and the accuracy of the one training by 5.4 points
 _MOVES = 0.03
+_LOOSE = {
+    "/cnn/rows/random/accuracy": 6.0,
+    "/cnn/rows/blocks/accuracy": 6.0,
+    "/cnn/": _MOVES,
+    "/defences/rows/blocks_prolin/": _MOVES,
+}
 _EXACT = ("/bounds", "/certified", "/memories", "/enforced", "/thresholds", "/weights")
 
 
@@ -232,7 +238,8 @@ def compare(sections: tuple[str, ...]) -> None:
         if isinstance(value, float):
             # AUC of a few trainings moves by the order of two clients, and of one more
             is_exact = path.startswith(_EXACT)
-            least = _MOVES if path.startswith(_LOOSE) else 0.01
+            moves = [_LOOSE[start] for start in _LOOSE if path.startswith(start)]
+            least = max(moves, default=0.01)
             near = (
                 {"rel": 1e-4, "abs": 1e-4} if is_exact else {"rel": 0.02, "abs": least}
             )
