@@ -246,7 +246,7 @@ def _unlike(
         return {}
     members = np.asarray(history)[:, took_part]
     gram, ratio = _covariance(sums.truth, took_part), sums.noise_ratio()
-    errors, attack = {}, attacks.least_squares_attack()
+    errors = {}
     for name, covariance in (
         ("predicted_sizes", np.diag(np.diagonal(gram))),
         ("predicted_resemblance", gram),
