@@ -269,8 +269,8 @@ def as_pdf(
         for token in tokens:
             if token.type == "heading_open":
                 size, bold = {"h1": 17.0, "h2": 12.5}.get(token.tag, 10.5), True
-                # and three lines below it
-                printer.room(2.5 * size + 3 * BODY * LEADING)
+                # with the space around it, and three lines below it
+                printer.room((1 + LEADING) * size + 3 + 3 * BODY * LEADING)
                 printer.height -= size
             elif token.type == "heading_close":
                 size, bold = body, False

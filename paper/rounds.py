@@ -180,13 +180,25 @@ def unlike(drifts: dict[str, Any]) -> dict[str, Any]:
             for seed in range(POPULATION["seeds"])
         ]
         found = {key: interval([one[key] for one in shares]) for key in shares[0]}
-        gap = found["predicted_mean"]["mean"] - found["attained_mean"]["mean"]
-        is_near = abs(gap) <= NEAR and found["correlation"]["mean"] >= AGREES
-        verdicts[name] = "predicted" if is_near else "**not predicted**"
+        verdicts[name] = verdict(found)
         rows[name] = {"label": step.label, "verdict": verdicts[name]} | found
-    predicted = list(verdicts.values()).count("predicted")
-    counts = {"predicted": predicted, "trainings": len(rows)}
-    return {"near": NEAR, "agrees": AGREES, "rows": rows} | counts
+    counts = {
+        word: list(verdicts.values()).count(word) for word in ("predicted", "undecided")
+    }
+    return {
+        "near": NEAR,
+        "agrees": AGREES,
+        "rows": rows,
+        "trainings": len(rows),
+    } | counts
+
+
+def verdict(found: dict[str, dict[str, float]]) -> str:
+    """Return whether single clients are predicted, as far as the interval decides it."""
+    gap = found["predicted_mean"]["mean"] - found["attained_mean"]["mean"]
+    if abs(gap) > NEAR or found["correlation"]["high"] < AGREES:
+        return "**not predicted**"
+    return "predicted" if found["correlation"]["low"] >= AGREES else "undecided"
 
 
 def shares_of_clients(

@@ -42,8 +42,15 @@ _CHEAP = (
     "amplification",
 )
 """Sections without trainings that a server attacks."""
-# one training, and least squares of PROLIN without a prior: they move by .018 between BLAS kernels
-_LOOSE = ("/cnn/", "/defences/rows/blocks_prolin/")
+# one training, and least squares of PROLIN without a prior: AUC moves by .018 between BLAS
+# kernels, and the accuracy of the one training by 5.4 points
+_MOVES = 0.03
+_LOOSE = {
+    "/cnn/rows/random/accuracy": 6.0,
+    "/cnn/rows/blocks/accuracy": 6.0,
+    "/cnn/": _MOVES,
+    "/defences/rows/blocks_prolin/": _MOVES,
+}
 _EXACT = ("/bounds", "/certified", "/memories", "/enforced", "/thresholds", "/weights")
 
 
@@ -179,6 +186,25 @@ def test_the_pdf_has_pages(tmp_path: pathlib.Path) -> None:
     assert len(re.findall(rb"/Type /Page\b", content)) == pages > 8
 
 
+def test_rows_that_move_between_kernels_have_wider_intervals() -> None:
+    prolin = NUMBERS["defences"]["rows"]["blocks_prolin"]
+    for row in (*NUMBERS["cnn"]["rows"].values(), prolin["auc"], prolin["early"]):
+        assert row["high"] - row["low"] > 3 * _MOVES
+
+
+def test_a_prediction_is_called_so_as_far_as_its_interval_decides() -> None:
+    means = {name: {"mean": 0.5} for name in ("predicted_mean", "attained_mean")}
+    verdict = MAKE.rounds.verdict
+    assert verdict(means | {"correlation": {"low": 0.91, "high": 0.95}}) == "predicted"
+    assert verdict(means | {"correlation": {"low": 0.85, "high": 0.95}}) == "undecided"
+    for found in (
+        means | {"correlation": {"low": 0.8, "high": 0.89}},
+        means
+        | {"correlation": {"low": 0.91, "high": 0.95}, "attained_mean": {"mean": 0.56}},
+    ):
+        assert verdict(found) == "**not predicted**"
+
+
 def flat(told: Any, path: str = "") -> dict[str, Any]:
     """Return every number by its path."""
     if isinstance(told, dict | list):
@@ -212,7 +238,8 @@ def compare(sections: tuple[str, ...]) -> None:
         if isinstance(value, float):
             # AUC of a few trainings moves by the order of two clients, and of one more
             is_exact = path.startswith(_EXACT)
-            least = 0.03 if path.startswith(_LOOSE) else 0.01
+            moves = [_LOOSE[start] for start in _LOOSE if path.startswith(start)]
+            least = max(moves, default=0.01)
             near = (
                 {"rel": 1e-4, "abs": 1e-4} if is_exact else {"rel": 0.02, "abs": least}
             )

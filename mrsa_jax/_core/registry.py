@@ -129,6 +129,9 @@ def load_installed(
         return
     from importlib import metadata  # it looks through all installed packages
 
+    # a package may be younger than the last look at its folder
+    importlib.invalidate_caches()
+    metadata.MetadataPathFinder().invalidate_caches()  # not by the line above in 3.11
     points = metadata.entry_points(group=ENTRY_POINTS[argument], name=name)
     modules = sorted({point.value for point in points})
     if not modules:

@@ -5,6 +5,7 @@ Misuse, each attack at its smallest, files of others, interruptions.
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import math
 import pathlib
@@ -18,8 +19,9 @@ from mrsa_jax._core.statistics import binomial_interval
 from mrsa_jax.cli import Bars, main
 from mrsa_jax.study.attack import _gradients
 from mrsa_jax.study.attack._attribute import _drawn
+from mrsa_jax.study.attack._least_squares import _Sums, _unlike
 from mrsa_jax.study.attacks_on_models import GradientsConfig
-from mrsa_jax.study.attacks_on_sums import AttributeConfig
+from mrsa_jax.study.attacks_on_sums import AttributeConfig, LeastSquaresConfig
 
 SUMS = ["least-squares", "--num-clients", "6", "--cohort-size", "2", "--rounds", "30"]
 SUMS += ["--schemes", "uniform"]
@@ -1089,3 +1091,25 @@ def test_three_predictions_stand_next_to_the_errors_attained(
     assert sentence.endswith(
         "because updates change in other ways than a memory and a share."
     )
+
+
+def test_noise_of_sums_is_predicted_for_a_server_that_knows_sizes() -> None:
+    """It takes v_i / sum of v off the sum of a block, and as much of the noise with it."""
+    generator = np.random.default_rng(1)
+    lengths = generator.uniform(0.5, 2.0, 60)
+    updates = generator.normal(size=(60, 1500)) * lengths[:, None]
+    blocks = np.kron(np.eye(15, dtype=bool), np.ones((1, 4), bool))
+    noise = 1.5 * generator.normal(size=(15, 1500))
+    sums = _Sums("", blocks, blocks @ updates + noise, updates, sum_noise=1.5)
+    settings = LeastSquaresConfig()
+    known = _unlike(settings, sums, blocks, sums.aggregates)
+    squares = lengths.reshape(15, 4) ** 2
+    part = squares / squares.sum(axis=1, keepdims=True)
+    expected = 1 - part + 1.5**2 * part**2 / squares
+    assert known["predicted_sizes"] == pytest.approx(expected.ravel(), abs=0.1)
+    attained = known["error_resemblance"]
+    assert attained == pytest.approx(known["predicted_resemblance"], abs=0.05)
+    quiet = dataclasses.replace(sums, sum_noise=0.0)
+    without = _unlike(settings, quiet, blocks, sums.aggregates)
+    gap = (attained - without["predicted_resemblance"]).mean()
+    assert gap == pytest.approx(1.5**2 * (part**2 / squares).mean(), rel=0.2)

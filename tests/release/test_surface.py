@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import ast
+import dataclasses
 import importlib.util
 import pathlib
 import re
+import sys
 import types
+from collections.abc import Iterator
+from typing import Any, Literal
+from unittest import mock
 
 import pytest
 
@@ -74,14 +80,16 @@ def test_what_breaks_is_found() -> None:
         "mrsa_jax.privacy.Old.run": "(self)",
         "mrsa_jax.privacy.kept": "(P)",
         "mrsa_jax.privacy.moved": "(P)",
-        "mrsa-jax audit": "--clip --json",
+        "mrsa-jax audit": "--clip --json=False --rule{a|b}='a' --way{a|b}",
+        "mrsa-jax data": "--yes list prepare",
     }
     now = {
         "mrsa_jax.privacy.rank": "(P, weights)",
         "mrsa_jax.privacy.kept": "(P, *, weights=None)",
         "mrsa_jax.privacy.solver.moved": "(P)",
         "mrsa_jax.privacy.added": "(P)",
-        "mrsa-jax audit": "--json --out",
+        "mrsa-jax audit": "--json=True --out --rule{a|c}='a' --way",
+        "mrsa-jax data": "--yes list",
     }
     found = surface.broken(before, now)
     assert found == {
@@ -89,11 +97,167 @@ def test_what_breaks_is_found() -> None:
         "mrsa_jax.privacy.Old": "",
         "mrsa_jax.privacy.moved": "privacy.solver.moved",
         "mrsa-jax audit --clip": "",
+        "mrsa-jax audit --json=False": "True",
+        "mrsa-jax audit --rule=b": "",
+        "mrsa-jax data prepare": "",
     }
     assert surface.table(found).splitlines() == [
         "privacy: rank(P, weights), Old, moved (now privacy.solver.moved)",
-        "mrsa-jax audit: --clip",
+        "mrsa-jax audit: --clip, --json=False (now True), --rule=b",
+        "mrsa-jax data: prepare",
     ]
+    was, now_text = "(a: {'x', 'y'}='x', *, b=1)", "(a: {'x'}='x', *, b=1)"
+    lines = surface.broken({"mrsa_jax.a.f": was}, {"mrsa_jax.a.f": now_text})
+    assert surface.table(lines) == "a: f(a='y')"
+
+
+def _without_one(text: str) -> Iterator[str]:
+    """Yield a line of the surface without each part of it."""
+    if not text.startswith("("):
+        words = text.split()
+        for place, word in enumerate(words):
+            flag, allowed, default = re.fullmatch(
+                r"([^{=]*)(\{.*?\})?(=.*)?", word
+            ).groups("")  # type: ignore[union-attr]
+            parts = allowed.strip("{}").split("|") if allowed else []
+            fewer = [
+                f"{{{'|'.join(parts[:i] + parts[i + 1 :])}}}" for i in range(len(parts))
+            ]
+            others = ["", *(f"{flag}{one}{default}" for one in fewer if one != "{}")]
+            others += (
+                [flag + allowed, f"{flag}{allowed}={default[1:]}0"] if default else []
+            )
+            for other in others:
+                yield " ".join([*words[:place], other, *words[place + 1 :]])
+        return
+    (function,) = ast.parse(f"def f{text}: ...").body
+    assert isinstance(function, ast.FunctionDef)
+    own = function.args
+    for names, defaults in (
+        (own.args, own.defaults),
+        (own.kwonlyargs, own.kw_defaults),
+    ):
+        shift = len(names) - len(defaults)
+        for place, one in enumerate(list(names)):
+            default = defaults[place - shift] if place >= shift else None
+            # the parameter; its default; and each choice
+            if isinstance(one.annotation, ast.Set) and len(one.annotation.elts) > 1:
+                for choice in list(one.annotation.elts):
+                    one.annotation.elts.remove(choice)
+                    yield f"({ast.unparse(own)})"
+                    one.annotation.elts.append(choice)
+            if default is not None:
+                defaults[place - shift] = ast.Constant("another")
+                yield f"({ast.unparse(own)})"
+                defaults[place - shift] = default
+            one.arg += "_renamed"
+            yield f"({ast.unparse(own)})"
+            one.arg = one.arg.removesuffix("_renamed")
+
+
+def test_each_part_of_the_last_surface_is_missed() -> None:
+    """Names, parameters, choices, defaults, fields, flags, theirs, and words of commands."""
+    _, names = surface.read()
+    seen = set()
+    for name, was in names.items():
+        assert surface.broken({name: was}, {}), name
+        # what the table shows of a part has no need of its name
+        for now in () if was in seen else _without_one(was):
+            assert surface.broken({name: was}, {name: now}), (name, now)
+        seen.add(was)
+    assert sum("{" in was for was in seen) > 40
+    assert any(": {" in was for was in seen)
+
+
+SOURCE = """
+from __future__ import annotations
+import dataclasses, enum
+from typing import Literal
+Rule = Literal["a", "b"]
+LIMIT = 3
+class Kind(enum.Enum):
+    ONE = 1
+    TWO = 2
+@dataclasses.dataclass
+class Base:
+    rule: Rule = "a"
+@dataclasses.dataclass
+class Settings(Base):
+    count: int = 1
+    way: Literal["c", "d"] | None = None
+    @property
+    def size(self): return 1
+    def run(self, key, *, seed=0): ...
+def build(rule: Rule = "a", *, several: tuple[Literal["e", "f"], ...] = ("e",), seed=0): ...
+"""
+CHANGES = (
+    ['"a", "b"]', '"a"]'], ["LIMIT", "_LIMIT"], ["    TWO = 2\n", ""], ["class Kind", "class _Kind"],
+    ['rule: Rule = "a"\n', "pass\n"], ["    count: int = 1\n", ""], ["int = 1", "int = 2"],
+    ['"c", "d"', '"c"'], ["def size", "def _size"], ["def run", "def _run"], ["(self, key,", "(self,"],
+    ["*, seed=0): ...\ndef", "*, seed=1): ...\ndef"], ['"e", "f"', '"e"'], ["def build", "def _build"],
+    [", seed=0): ...\n\0", "): ...\n\0"], ['= ("e",)', '= ("f",)'], ['Rule = "a", *', 'Rule = "b", *'],
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(("old", "new"), CHANGES, ids=str)
+def test_a_part_that_leaves_a_module_is_seen(old: str, new: str) -> None:
+    def of(text: str) -> dict[str, str]:
+        module = types.ModuleType("mrsa_jax.fake")
+        with mock.patch.dict(sys.modules, {module.__name__: module}):
+            exec(text.replace("\0", ""), vars(module))
+            vars(module)["__all__"] = [
+                one for one in vars(module) if one[0].isupper() or one == "build"
+            ]
+            return dict(surface._names(module))
+
+    text = f"{SOURCE}\0"
+    assert text.count(old) == 1
+    assert surface.broken(of(text), of(text)) == {}
+    assert surface.broken(of(text), of(text.replace(old, new)))
+
+
+@dataclasses.dataclass(frozen=True)
+class _Table:
+    graph: str = "complete"
+    share: float = 0.5
+
+
+def test_a_flag_its_choice_and_its_default_are_seen() -> None:
+    """Of the settings as the command line reads them."""
+
+    def of(**changes: Any) -> str:
+        kept = [
+            (name, *changes.get(name, (hint, default)))
+            for name, hint, default in (
+                ("rule", Literal["a", "b"], "a"),
+                ("effort", float, 1.0),
+                ("table", _Table, dataclasses.field(default_factory=_Table)),
+            )
+            if changes.get(name, True)
+        ]
+        cls = dataclasses.make_dataclass("_Made", kept, namespace={"__doc__": "Do it."})
+        row = cli._COMMANDS["audit"]._replace(config=cls, few="")
+        with mock.patch.dict(cli._COMMANDS, audit=row):
+            return str(surface.words_of(cli.main, "audit", cls))
+
+    was = of()
+    names = "complete|erdos_renyi|harary|over_blocks|random_regular"
+    assert (
+        was
+        == f"--effort=1.0 --graph{{{names}}}='complete' --rule{{a|b}}='a' --share=0.5"
+    )
+    table = dataclasses.field(default_factory=lambda: _Table(share=0.25))
+    for changes in (
+        {"rule": (Literal["a"], "a")},
+        {"rule": (Literal["a", "b"], "b")},
+        {"rule": False},
+        {"effort": (float, 2.0)},
+        {"table": (_Table, table)},
+        {"table": False},
+    ):
+        assert surface.broken(
+            {"mrsa-jax audit": was}, {"mrsa-jax audit": of(**changes)}
+        )
 
 
 def test_a_surface_is_read_as_it_was_written(tmp_path: pathlib.Path) -> None:

@@ -240,17 +240,20 @@ def _unlike(
 
     The last of them is also attained, by the best linear estimate of such a server.
     """
-    is_plain = config.noise == config.ridge == sums.noise_ratio() == 0
+    is_plain = config.noise == config.ridge == 0
     took_part = np.atleast_1d(np.asarray(history).astype(bool).any(axis=0))
     if sums.truth is None or not is_plain or took_part.sum() < 2:
         return {}
     members = np.asarray(history)[:, took_part]
-    gram = _covariance(sums.truth, took_part)
+    gram, ratio = _covariance(sums.truth, took_part), sums.noise_ratio()
     errors = {}
     for name, covariance in (
         ("predicted_sizes", np.diag(np.diagonal(gram))),
         ("predicted_resemblance", gram),
     ):
+        attack = attacks.least_squares_attack(
+            memory=config.memory, share=config.share, covariance=covariance
+        )
         hidden = privacy.hidden_among(
             members,
             memory=1.0 if config.memory is None else config.memory,
@@ -259,15 +262,17 @@ def _unlike(
         )
         # a client hidden among h is estimated with a relative error of 1 - 1/h
         errors[name] = 1 - 1 / np.asarray(hidden)
+        if ratio > 0:
+            # it takes sums for exact: their noise comes through its matrix
+            noise = ratio * np.square(attack.estimator(members)).sum(axis=1)
+            errors[name] += noise / np.diagonal(covariance)
     centred, differences = _about_the_mean(sums, history, values)
     assert centred.truth is not None
     errors["error_resemblance"] = attacks.streamed_errors(
         members,
         differences,
         centred.truth[took_part],
-        attack=attacks.least_squares_attack(
-            memory=config.memory, share=config.share, covariance=gram
-        ),
+        attack=attack,
     )
     spread = {name: np.full(len(took_part), np.nan) for name in errors}
     for name, known in errors.items():

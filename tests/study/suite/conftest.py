@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import pytest
 
+from mrsa_jax.selection.registry import ROWS
 from mrsa_jax.study.suite import Version, load_version
 
 _MODULES = ("_run", "_card", "_verify", "_points", "_scenarios", "_page", "_table",
@@ -32,3 +33,12 @@ def suite_of(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Version]:
         return version
 
     return reduced
+
+
+@pytest.fixture
+def as_before() -> Iterator[None]:
+    """Forget the schemes that a test registers."""
+    before = dict(ROWS)
+    yield
+    ROWS.clear()
+    ROWS.update(before)

@@ -7,7 +7,7 @@ import itertools
 import pathlib
 import secrets
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -17,7 +17,7 @@ import pytest
 
 import mrsa_jax as mj
 from mrsa_jax._core.selector import SelectorState, check_select
-from mrsa_jax.selection.registry import OF_OTHERS, ROWS
+from mrsa_jax.selection.registry import OF_OTHERS
 from mrsa_jax.study.suite import Version, run_suite, verify_card
 
 from .test_cards import made
@@ -97,16 +97,8 @@ def test_the_package_s_own_rounds_keep_the_rule(
     check_select(own(), "factory")
 
 
-@pytest.fixture
-def _as_before() -> Iterator[None]:
-    before = dict(ROWS)
-    yield
-    ROWS.clear()
-    ROWS.update(before)
-
-
 @pytest.mark.long
-@pytest.mark.usefixtures("_as_before")
+@pytest.mark.usefixtures("as_before")
 @pytest.mark.parametrize(
     ("name", "changed", "rule"),
     [

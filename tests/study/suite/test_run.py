@@ -10,7 +10,7 @@ import pathlib
 import re
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -25,6 +25,8 @@ from mrsa_jax.study.stores._runner import TRAJECTORIES, Machine
 from mrsa_jax.study.suite import _points, _run, fresh_seeds, read_card, verify_card
 from mrsa_jax.study.suite._others import fcp_sampling, flower_sampling, lotto_random
 from mrsa_jax.study.suite._scenarios import SUITE, Version, settings_of
+
+pytestmark = pytest.mark.usefixtures("as_before")
 
 MINE = """
 import dataclasses
@@ -180,14 +182,6 @@ def test_a_server_exposes_all_unless_clients_enforce_blocks() -> None:
 def few(suite_of: Callable[..., Version]) -> Version:
     """A version of two scenarios, whose cards are quick."""
     return suite_of("whole_numbers", "enforced_blocks")
-
-
-@pytest.fixture(autouse=True)
-def _as_before() -> Iterator[None]:
-    before = dict(ROWS)
-    yield
-    ROWS.clear()
-    ROWS.update(before)
 
 
 @pytest.mark.long
