@@ -25,11 +25,11 @@ PACKAGE = ROOT / "mrsa_jax"
 
 # tokens of code, of each family and of the modules beside them
 TOKENS = {
-    "_core": 35_400,
+    "_core": 35_800,
     "attacks": 26_150,
     "availability": 4_300,
     "bench": 11_700,
-    "cli": 16_350,
+    "cli": 16_700,
     "data": 14_700,
     "design": 1_500,
     "dp": 27_900,
@@ -37,14 +37,14 @@ TOKENS = {
     "graphs": 4_950,
     "hetero": 34_650,
     "live": 1_450,
-    "modular": 9_000,
+    "modular": 10_300,
     "plotting": 18_000,
     "privacy": 93_900,
     "protocol": 17_850,
     "quantize": 5_850,
-    "secagg": 39_900,
+    "secagg": 39_950,
     "selection": 26_350,
-    "study": 168_200,
+    "study": 168_600,
     "": 376,
 }
 # the trees that are read together, and how they may be written
@@ -54,9 +54,9 @@ TREES = {
     "papers": ROOT / "papers",
     "benchmarks": ROOT / "benchmarks",
 }
-MOST_TOKENS = 811_000
+MOST_TOKENS = 817_100
 MOST_TOKENS_A_LINE = 9.15
-MOST = {"rulers": 0, "Any": 3_525, "vague names": 248, "odd openings": 48}
+MOST = {"rulers": 0, "Any": 3_556, "vague names": 248, "odd openings": 48}
 LEAST_COMMENTS = 0.035
 NAMES = {
     "attacks": 29, "availability": 12, "bench": 7, "data": 17, "design": 5, "dp": 13,
@@ -66,8 +66,8 @@ NAMES = {
 DEPENDENCIES = 18
 # modules of the package that a command loads
 LOADED = {
-    "simulate --rounds 5 --trials 2 --schemes uniform --out out": 161,
-    "audit log.csv": 130,
+    "simulate --rounds 5 --trials 2 --schemes uniform --out out": 162,
+    "audit log.csv": 131,
 }
 # what a command never loads
 NEVER = {

@@ -249,7 +249,7 @@ def compiled(function: Any, where: Target, *arguments: Any, **static: Any) -> An
 
 
 def assembler_text(function: Any, where: Target, *arguments: Any, **static: Any) -> str:
-    """Return what NVIDIA's compiler is given (PTX) for what `compiled` compiles."""
+    """Return the text (PTX) that NVIDIA's compiler is given for a function."""
     lowered = _lowered(function, where, *arguments, **static)
     with _without_cache(), tempfile.TemporaryDirectory() as folder:
         lowered.compile(compiler_options={"xla_dump_to": folder})

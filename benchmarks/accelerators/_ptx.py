@@ -6,6 +6,7 @@ a person states, since most depend on sizes; both branches of a conditional coun
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import re
 from collections.abc import Mapping, Sequence
@@ -18,7 +19,7 @@ _WARP = 32
 
 
 def instructions(text: str, rounds: Mapping[str, Sequence[float]]) -> float:
-    """Return how many instructions the warps of one program of each kernel execute.
+    """Count the instructions that the warps of one program of each kernel execute.
 
     Args:
         text: PTX of one or more kernels.
@@ -29,12 +30,14 @@ def instructions(text: str, rounds: Mapping[str, Sequence[float]]) -> float:
     """
     starts = [(match[1], match.start()) for match in _ENTRY.finditer(text)]
     ends = [start for _, start in starts[1:]] + [len(text)]
-    own = {
-        name: text[start:end] for (name, start), end in zip(starts, ends, strict=True)
-    }
-    if missing := set(rounds) - set(own):
-        raise ValueError(f"no kernel {', '.join(missing)} among {', '.join(own)}")
-    return sum(_of_kernel(own[name], turns) for name, turns in rounds.items())
+    kernels = {}
+    for (name, start), end in zip(starts, ends, strict=True):
+        kernels[name] = text[start:end]
+    missing = set(rounds) - set(kernels)
+    if missing:
+        raise ValueError(f"no kernel {', '.join(missing)} among {', '.join(kernels)}")
+    counts = [_of_kernel(kernels[name], turns) for name, turns in rounds.items()]
+    return sum(counts)
 
 
 def _of_kernel(text: str, rounds: Sequence[float]) -> float:
@@ -51,35 +54,53 @@ def _of_kernel(text: str, rounds: Sequence[float]) -> float:
     )
 
 
+@dataclasses.dataclass
+class _Block:
+    """Instructions that run one after another.
+
+    Attributes:
+        size: How many.
+        target: Label to which the last one may jump.
+        goes_on: Whether the block behind it may follow.
+    """
+
+    size: int = 0
+    target: str | None = None
+    goes_on: bool = True
+
+
 def _blocks(text: str) -> tuple[list[int], list[list[int]]]:
     """Return the instructions of each block, and the blocks that may follow it."""
-    sizes, targets, falls = [0], [list[str]()], [True]
-    labels: dict[str, int] = {}
-
-    def begin() -> None:
-        sizes.append(0)
-        targets.append([])
-        falls.append(True)
-
-    for line in (line.split("//")[0].strip() for line in text.splitlines()):
-        if match := _LABEL.match(line):
-            begin()
-            labels[match[1]] = len(sizes) - 1
-        elif line.endswith(";") and not line.startswith("."):
-            sizes[-1] += 1
-            if match := _BRANCH.match(line):
-                targets[-1].append(match[2])
-                falls[-1] = match[1] is not None
-                begin()
-            elif line == "ret;":
-                falls[-1] = False
-                begin()
-    followers = [
-        [labels[name] for name in names] + [place + 1] * own
-        for place, (names, own) in enumerate(zip(targets, falls, strict=True))
-    ]
-    followers[-1] = [place for place in followers[-1] if place < len(sizes)]
-    return sizes, followers
+    blocks = [_Block()]
+    places: dict[str, int] = {}
+    for written in text.splitlines():
+        line = written.split("//")[0].strip()
+        label = _LABEL.match(line)
+        if label:
+            places[label[1]] = len(blocks)
+            blocks.append(_Block())
+        if label or line.startswith(".") or not line.endswith(";"):
+            continue
+        block = blocks[-1]
+        block.size += 1
+        branch = _BRANCH.match(line)
+        if branch:
+            block.target = branch[2]
+            block.goes_on = branch[1] is not None
+        elif line == "ret;":
+            block.goes_on = False
+        else:
+            continue
+        blocks.append(_Block())
+    followers: list[list[int]] = []
+    for place, block in enumerate(blocks):
+        after = []
+        if block.target is not None:
+            after.append(places[block.target])
+        if block.goes_on and place + 1 < len(blocks):
+            after.append(place + 1)
+        followers.append(after)
+    return [block.size for block in blocks], followers
 
 
 def _loops(followers: list[list[int]]) -> list[set[int]]:
@@ -109,10 +130,11 @@ def _loops(followers: list[list[int]]) -> list[set[int]]:
 
 
 def _reached(followers: list[list[int]], start: int, without: int | None) -> set[int]:
-    found, left = {start}, [start]
-    while left:
-        for block in followers[left.pop()]:
-            if block not in found and block != without:
-                found.add(block)
-                left.append(block)
-    return found
+    reached = {start}
+    waiting = [start]
+    while waiting:
+        for block in followers[waiting.pop()]:
+            if block not in reached and block != without:
+                reached.add(block)
+                waiting.append(block)
+    return reached

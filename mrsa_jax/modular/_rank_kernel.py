@@ -43,7 +43,7 @@ def independent_rows(
     steps: int,
     count: Int32[Array, ""] | None = None,
 ) -> Bool[Array, "batch rows"]:
-    """Return what `_blocked.independent_rows` does, given a field."""
+    """Flag rows as `_blocked.independent_rows` does, given a field."""
     batch, rows, columns = matrices.shape
     side = max(_LEAST_TILE, pl.next_power_of_2(columns))
     scalars = [jnp.int32(batch) if count is None else count, of.prime, of.reciprocal]

@@ -42,14 +42,14 @@ def independent_rows(
     steps: int,
     count: Int32[Array, ""] | None = None,
 ) -> Bool[Array, "batch rows"]:
-    """Return what `_blocked.independent_rows` does without a field.
+    """Flag rows as `_blocked.independent_rows` does without a field.
 
     Modulo `SMALL_PRIME`.
     """
     batch, rows, columns = matrices.shape
     side = max(_BLOCK, pl.next_power_of_2(columns))
     programs = min(batch, num_programs(_THREADS))
-    found, _ = launch(
+    flags, _ = launch(
         "independent_rows_small",
         functools.partial(_kernel, steps=steps),
         (programs,),
@@ -65,7 +65,7 @@ def independent_rows(
         jnp.asarray(_inverses()),
         num_warps=1,
     )
-    return found
+    return flags
 
 
 @functools.cache
@@ -78,11 +78,11 @@ def _inverses() -> np.ndarray:
 
 
 def _kernel(
-    matrices: Any, count: Any, inverses: Any, found: Any, work: Any, *, steps: int
+    matrices: Any, count: Any, inverses: Any, flags: Any, work: Any, *, steps: int
 ) -> None:
     rows, columns = matrices.shape[1:]
     programs, blocks, _, side = work.shape
-    own = pl.program_id(0)
+    program = pl.program_id(0)
     line, place_of = lax.iota(jnp.int32, _BLOCK), lax.iota(jnp.int32, side)
 
     def enter(block: Array, which: Array) -> Array:
@@ -93,24 +93,26 @@ def _kernel(
             mask=inside,
             other=jnp.zeros((), matrices.dtype),
         )
-        work[own, block] = _residues(values).astype(jnp.float16)
+        work[program, block] = _residues(values).astype(jnp.float16)
         return which
 
     def clear(block: Array, which: Array) -> Array:
         lines = block * _BLOCK + line
-        tile = work[own, block].astype(jnp.float32)
+        tile = work[program, block].astype(jnp.float32)
         tile, lasts = _reduced(tile, inverses, steps - block * _BLOCK)
-        triton.store(found.at[which, lines], lasts > 0, mask=lines < rows)
+        triton.store(flags.at[which, lines], lasts > 0, mask=lines < rows)
         if steps < rows:
             tile = jnp.where((lines < steps)[:, None], tile, 0)
         negative = (-tile).astype(jnp.float16)
         places = lasts // _PLACE
 
         def take_off(below: Array, which: Array) -> Array:
-            factors = triton.load(work.at[own, below, line[:, None], places[None, :]])
+            factors = triton.load(
+                work.at[program, below, line[:, None], places[None, :]]
+            )
             product = jnp.dot(factors, negative, preferred_element_type=jnp.float32)
-            rest = work[own, below].astype(jnp.float32) + product
-            work[own, below] = _centre(rest).astype(jnp.float16)
+            rest = work[program, below].astype(jnp.float32) + product
+            work[program, below] = _centre(rest).astype(jnp.float16)
             return which
 
         # rows that are all zero change nothing below
@@ -120,14 +122,14 @@ def _kernel(
         return which
 
     def eliminate(turn: Array, carry: Array) -> Array:
-        which = own + turn * programs
+        which = program + turn * programs
         lax.fori_loop(0, blocks, enter, which)
         _wait_for_lanes()
         lax.fori_loop(0, blocks, clear, which)
         return carry
 
     # padding at the batch's end is skipped
-    turns = lax.div(count[0] - own + (programs - 1), jnp.int32(programs))
+    turns = lax.div(count[0] - program + (programs - 1), jnp.int32(programs))
     lax.fori_loop(0, turns, eliminate, jnp.int32(0))
 
 
