@@ -499,13 +499,19 @@ def _made_up(
     ]
 
 
+def _train_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make up trainings, so that images need not fit the model."""
+    monkeypatch.setattr(training, "_train", _made_up)
+    monkeypatch.setattr(training.Experiment, "check", lambda self: None)
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("fast", [True, False])
 @pytest.mark.usefixtures("drawn_figures")
 def test_items_say_what_was_run(
     fast: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path
 ) -> None:
-    monkeypatch.setattr(training, "_train", _made_up)
+    _train_nothing(monkeypatch)
     names = ("table3", "table4", "table5", "fig8")
     found = remake(
         [f"multiround.{name}" for name in names], fast=fast, dataset="digits"
@@ -587,7 +593,7 @@ def test_no_printed_number_stands_beside_other_data(
     fast: bool, is_own: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The trainings are made up, and their data set is once taken for the paper's."""
-    monkeypatch.setattr(training, "_train", _made_up)
+    _train_nothing(monkeypatch)
     monkeypatch.setattr(accuracy, "is_own", lambda dataset, item: is_own)
     printed = _printed()
     trained: dict[str, dict[str, object]] = {
@@ -676,7 +682,7 @@ def test_below_three_seeds_a_range_is_shown(seeds: int) -> None:
 def test_what_holds_on_other_data_is_counted_apart(
     monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path
 ) -> None:
-    monkeypatch.setattr(training, "_train", _made_up)
+    _train_nothing(monkeypatch)
     targets = ("multiround.table5", "multiround.fig2")
     config = ReproduceConfig(targets, dataset="digits", out=tmp_path / "out")
     for saved in (run_and_save(config), run_and_save(config)):  # made, and kept

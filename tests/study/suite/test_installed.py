@@ -74,12 +74,13 @@ def test_a_package_of_the_same_tick_as_the_last_look_is_found(
     folder: pathlib.Path,
 ) -> None:
     """Python looks again when a folder's time changes, which a clock of ticks may not show."""
+    module = "parked_of_a_tick"
     with pytest.raises(mj.ConfigurationError, match="known scheme"):
         mj.selection.Scheme.parse("parked")
     with pytest.raises(ModuleNotFoundError):
-        importlib.import_module("parked_of_a_tick")
+        importlib.import_module(module)
     looked = folder.stat()
-    install(folder, "parked", "parked_of_a_tick", MODULE.format(name="parked"))
+    install(folder, "parked", module, MODULE.format(name="parked"))
     os.utime(folder, ns=(looked.st_atime_ns, looked.st_mtime_ns))
     assert mj.selection.Scheme.parse("parked").label == "parked"
 
