@@ -145,34 +145,45 @@ class Attribute:
         weights = np.asarray(as_integers(participation, "participation"), np.float64)
         works = np.isfinite(noise) & weights.any(axis=1)
         rows, values = weights[works], totals[works]
+        # clients of the same rounds get the same value, which rounding would part
+        columns, group, sizes = np.unique(
+            rows, axis=1, return_inverse=True, return_counts=True
+        )
+        group = group.ravel()
         if self.method == "prolin":
-            return self._least_squares(rows, values, totals, noise)
+            estimates = self._least_squares(columns, sizes, values)[group]
+            unpredicted = np.full(len(estimates), np.nan)
+            return AttributeScores(estimates, unpredicted, totals, noise)
         q = self.prevalence
         variance = q * (1 - q)
         spread = noise[works] * np.square(rows).sum(axis=1)
         covariance = variance * rows @ rows.T + np.diag(spread)
-        gain = variance * rows.T @ np.linalg.pinv(covariance, hermitian=True)
-        estimates = q + gain @ (values - q * rows.sum(axis=1))
-        explained = np.einsum("nr,rn->n", gain, rows)
+        gain = variance * columns.T @ np.linalg.pinv(covariance, hermitian=True)
+        estimates = (q + gain @ (values - q * rows.sum(axis=1)))[group]
+        explained = np.einsum("nr,rn->n", gain, columns)[group]
         return AttributeScores(estimates, explained, totals, noise)
 
     def _least_squares(
         self,
-        rows: np.ndarray,
+        columns: np.ndarray,
+        sizes: np.ndarray,
         values: np.ndarray,
-        totals: np.ndarray,
-        noise: np.ndarray,
-    ) -> AttributeScores:
-        """Fit attributes from 0 to 1 to all rounds alike, as PROLIN does."""
+    ) -> Float64[np.ndarray, " groups"]:
+        """Fit attributes from 0 to 1 to all rounds alike, as PROLIN does.
+
+        Args:
+            columns: Weights [J, groups] of each of a group of clients.
+            sizes: Clients of each group.
+            values: Scored sums [J].
+        """
         from scipy.optimize import lsq_linear
 
-        estimates = np.full(rows.shape[1], self.prevalence)
-        took_part = rows.any(axis=0)
+        estimates = np.full(len(sizes), self.prevalence)
+        took_part = columns.any(axis=0)
         if took_part.any():
-            fitted = lsq_linear(rows[:, took_part], values, bounds=(0.0, 1.0))
-            estimates[took_part] = fitted.x
-        unpredicted = np.full(len(estimates), np.nan)
-        return AttributeScores(estimates, unpredicted, totals, noise)
+            sums = (columns * sizes)[:, took_part]
+            estimates[took_part] = lsq_linear(sums, values, bounds=(0.0, 1.0)).x
+        return estimates
 
 
 def attribute(

@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from scipy import optimize
 
 import mrsa_jax as mj
 from mrsa_jax import attacks, data, federated, privacy
@@ -310,3 +311,30 @@ def test_training_with_shadows_of_a_model_finds_a_class(method):
     trainer, view, has_attribute = _softmax_regression()
     estimates = attacks.attribute(trainer, method=method).run(0, view).estimates
     assert attacks.membership_score(estimates, has_attribute).auc > 0.9
+
+
+@pytest.mark.parametrize("method", ["joint", "prolin"])
+def test_mates_get_one_value(method):
+    """Else rounding decides the order of clients that no sum tells apart."""
+    rng = np.random.default_rng(12)
+    attack = attacks.attribute(Padded(), method=method)
+    for _ in range(20):
+        blocks = rng.permutation(np.repeat(np.arange(rng.integers(2, 31)), 4))
+        rows = (rng.random((rng.integers(3, 90), blocks.max() + 1)) < 0.4)[:, blocks]
+        totals = rng.normal(rows.sum(axis=1) / 2, 1.0)
+        scores = attack.solve(rows, totals, rng.random(len(rows)) + 0.1)
+        for values in (scores.estimates, scores.explained):
+            apart = [np.unique(values[blocks == b]).size for b in np.unique(blocks)]
+            assert set(apart) == {1}
+
+
+def test_prolin_fits_blocks_as_well_as_their_clients():
+    rng = np.random.default_rng(13)
+    blocks = rng.permutation(np.repeat(np.arange(6), 4))
+    rows = (rng.random((40, 6)) < 0.5)[:, blocks]
+    totals = rng.normal(rows.sum(axis=1) / 2, 1.0)
+    attack = attacks.attribute(Padded(), method="prolin")
+    estimates = attack.solve(rows, totals, np.ones(40)).estimates
+    best = optimize.lsq_linear(rows.astype(float), totals, bounds=(0.0, 1.0))
+    residual = np.linalg.norm(rows @ estimates - totals)
+    assert residual == pytest.approx(np.linalg.norm(rows @ best.x - totals), rel=1e-6)
