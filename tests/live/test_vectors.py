@@ -66,6 +66,10 @@ def test_what_stands_in_for_loops_does_what_they_do(field: Any) -> None:
     for each, at in zip((_vectors, _loops), solver, strict=True):
         each.grow(at, 4, row, by_column, np.uint64(7), *own)
     np.testing.assert_array_equal(*solver)
+    vectors, classes = _drawn(prime, 3, 90), np.arange(90) % 7
+    vectors[2] = prime - 1
+    sums = [each.class_sums(vectors, classes, 9, *own) for each in (_vectors, _loops)]
+    np.testing.assert_array_equal(*sums)
 
 
 def test_class_sums_are_those_of_integers(field: Any) -> None:
@@ -120,7 +124,7 @@ def test_floats_are_those_of_loops(is_weighted: bool) -> None:
         np.int32
     )
     held = np.asarray([0, -1, 5] if is_weighted else [-1] * 3)
-    values, vectors, factors = rng.random(12), rng.random((20, 4)), rng.random((3, 4))
+    values, vectors, factors = rng.random(12), rng.random((4, 20)), rng.random((3, 4))
     rows = starts, held, clients, values
     lower = np.tril(rng.random((3, 3))) + np.eye(3)
     results = []

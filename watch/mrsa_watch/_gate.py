@@ -23,7 +23,7 @@ from mrsa_watch._base.values import by_value
 from mrsa_watch._gate_log import GateLog
 from mrsa_watch._gate_names import Clients, Cohort
 from mrsa_watch._gate_part import Bars, Judged, Verdict
-from mrsa_watch._history import Figures
+from mrsa_watch._history import Figures, History
 from mrsa_watch._leave_out import fewest_left_out
 from mrsa_watch._rows import Row
 from mrsa_watch.logs import PartNames
@@ -402,9 +402,11 @@ class Gate:
             for each in self._judged if is_whole else ():
                 each.add(names, weights)
         self._clients.add(cohort.new)
-        factors = [Fraction(1)] * len(names) if weights is None else weights
-        self._weights |= dict(zip(names, factors, strict=True))
-        self._is_weighted |= len(set(factors)) > 1
+        if weights is None:
+            self._weights |= dict.fromkeys(names, Fraction(1))
+        else:
+            self._weights |= dict(zip(names, weights, strict=True))
+            self._is_weighted |= len(set(weights)) > 1
         self._state = self._stated(self._state.sums + 1)
 
     def _histories_of(self, part: str | None) -> list[Judged]:
@@ -490,7 +492,7 @@ class Gate:
         spare = (len(pairs) - 1).bit_length()
         return GateState(
             sums=sums,
-            clients=len(set().union(*(history.names for history in histories))),
+            clients=_num_clients(histories),
             rank=sum(history.rank for history in histories),
             exposed=tuple(exposed),
             strong=min(figures.strong for figures in all_figures),
@@ -525,6 +527,13 @@ class _Considered(NamedTuple):
 def _row_of(judged: Judged, cohort: Cohort) -> Row | None:
     """Return the row of a cohort in a history; None if nobody is in it."""
     return judged.row(cohort.names, cohort.weights)[0] if cohort.names else None
+
+
+def _num_clients(histories: Sequence[History]) -> int:
+    """Return the number of clients in any of the histories."""
+    if len(histories) == 1:
+        return len(histories[0].names)
+    return len(set().union(*(history.names for history in histories)))
 
 
 def _least(figures: Figures) -> float:

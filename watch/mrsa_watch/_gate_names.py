@@ -96,6 +96,8 @@ class Clients:
         return self._given.get(name, name)
 
     def _name(self, client: Any) -> str:
+        if self._pseudonyms is None and type(client) is str and client in self._names:
+            return client  # was checked when it was new
         if self._pseudonyms is not None:
             pseudonym = self._pseudonyms.of(client)
             # the adapters ask by pseudonyms, which their recorder makes

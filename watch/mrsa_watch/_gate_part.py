@@ -58,7 +58,7 @@ class Judged:
     def add(self, names: Sequence[str], weights: Iterable[Fraction] | None) -> None:
         """Take a sum that was learnt."""
         self.history.join(names)
-        row = Row.of([self.history.numbers[name] for name in names], weights)
+        row = Row.of(list(map(self.history.numbers.__getitem__, names)), weights)
         if self.history.add(row):
             self.figures = self.history.figures(self._search, self.bars.weak or 0)
         elif self.figures is not None:

@@ -88,7 +88,7 @@ class History:
 
     def fresh(self, names: Sequence[str]) -> list[str]:
         """Return clients without a number, in an order that fixes last digits."""
-        return sorted(name for name in names if name not in self.numbers)
+        return sorted(set(names).difference(self.numbers))
 
     def join(self, names: Sequence[str]) -> None:
         """Give clients numbers who have none."""
@@ -114,8 +114,8 @@ class History:
         if not self.adds(row):
             return False
         rest = self._leverages.rest(self._rows, row)
-        for place in range(_NUM_PRIMES):
-            step = self._step(self._kernels[place], row, _by_size(rest))
+        for place, kernel in enumerate(self._kernels):
+            step = self._step(kernel, row, _by_size(rest, kernel))
             if step is None:  # the prime divides what the other does not
                 self._kernels[place], step = self._drawn_again(row, rest)
             self._kernels[place].take(row, step)
@@ -161,7 +161,7 @@ class History:
                     break
                 kernel.take(old, step)
             else:
-                step = self._step(kernel, row, _by_size(rest))
+                step = self._step(kernel, row, _by_size(rest, kernel))
                 if step is not None:
                     return kernel, step
 
@@ -295,9 +295,10 @@ class History:
         return matrix if is_plain else matrix + 0
 
 
-def _by_size(rest: Rest) -> Iterator[int]:
+def _by_size(rest: Rest, kernel: Kernel) -> Iterator[int]:
     """Yield clients, those with most in a rest first; most often the first will do."""
     size = np.abs(rest.values)
+    size[kernel.pivots] = 0  # each is the pivot of one row, and can be no other's
     yield int(np.argmax(size))
     # sorted only where that is not enough
     yield from np.argsort(-size, kind="stable")[1:].tolist()

@@ -27,7 +27,6 @@ import numpy as np
 
 from mrsa_watch._rows import Row, Rows, grown
 from mrsa_watch._vectors import (
-    class_sums,
     loops,
     negative,
     plus,
@@ -71,6 +70,11 @@ class Kernel:
         self._pivot_of = np.zeros(0, np.int64)
         self._weights = np.zeros(0, np.uint64)  # of the weighted rows, at `Rows.held`
         self._num_held = 0
+
+    @property
+    def pivots(self) -> np.ndarray:
+        """The clients at which the rows so far have an inverse, `[rank]`."""
+        return self._pivots[: self._rank]
 
     def drawn(self, count: int) -> np.ndarray:
         """Return columns of this many clients that no row contains."""
@@ -143,7 +147,7 @@ class Kernel:
         self.vectors[:, step.pivot] = plus(
             self.vectors[:, step.pivot], negative(factors, self.prime), self.prime
         )
-        pivots = self._pivots[:rank]
+        pivots = self.pivots
         self.vectors[:, pivots] = plus(
             self.vectors[:, pivots],
             self._times(factors[:, None], step.by_column),
@@ -195,7 +199,7 @@ class Kernel:
         """
         field = self.prime, self.inverse
         vectors = self.vectors if vectors is None else vectors
-        sums = class_sums(vectors, classes, count, *field)
+        sums = loops().class_sums(vectors, classes, count, *field)
         seen = np.zeros(0, np.uint64) if row is None else self.seen(row, vectors)
         # w less its multiple of a vector that sees the row is in the kernel of both;
         # the two that are left suffice for a ratio
@@ -296,9 +300,9 @@ class Leverages:
         scales = rows.scales[:rank, None]
         lower = self._lower[:rank, :rank]
         sparse = rows.starts, rows.held, rows.clients, rows.values
-        rest = np.zeros((clients, len(candidates)))
-        for k, row in enumerate(candidates):
-            rest[row.places, k] = row.floats
+        rest = np.zeros((len(candidates), clients))
+        for values, row in zip(rest, candidates, strict=True):
+            values[row.places] = row.floats
 
         along, overlaps, combined = np.zeros((3, rank, len(candidates)))
         for count in range(_PASSES):
@@ -307,7 +311,7 @@ class Leverages:
             # rows are stored unscaled, and L is of rows of length 1
             part *= scales
             loops().solve_lower(lower, part)
-            if (_lengths(part) <= _NOTHING * _lengths(rest)).all():
+            if (_lengths(part.T) <= _NOTHING * _lengths(rest)).all():
                 break
             along += part
             # L^-1 and then L^-T: the combination of rows that is nearest to the rest
@@ -315,12 +319,13 @@ class Leverages:
             combined += part
             loops().spread(*sparse, part * scales, rest)
         units = np.asarray([row.scale for row in candidates])
-        for vectors in (rest, along, combined):
-            vectors *= units
+        rest *= units[:, None]
+        along *= units
+        combined *= units
         sizes = _lengths(rest).tolist()
         return [
             Rest(
-                rest[:, k],
+                rest[k],
                 along[:, k],
                 size,
                 _growth(combined[:, k], size),
@@ -342,9 +347,9 @@ class Leverages:
 
 
 def _lengths(vectors: np.ndarray) -> np.ndarray:
-    """Return the length of each column."""
+    """Return the length of each row."""
     # by NumPy's sum, whose order is fixed: that of a library's product may change
-    return np.asarray(np.sqrt((vectors * vectors).sum(axis=0)))
+    return np.asarray(np.sqrt((vectors * vectors).sum(axis=1)))
 
 
 def _growth(combined: np.ndarray, length: float) -> float:

@@ -104,26 +104,47 @@ def ratios(top, bottom, one, prime, inverse):
 
 
 @compiled
+def class_sums(vectors, classes, count, prime, _inverse):
+    """Return sums of kernel vectors over classes of clients, `[vectors, classes]`."""
+    sums = np.zeros((vectors.shape[0], count), np.uint64)
+    for a in range(vectors.shape[0]):
+        for k in range(vectors.shape[1]):
+            place = classes[k]
+            sums[a, place] = _plus(sums[a, place], vectors[a, k], prime)
+    return sums
+
+
+@compiled
 def inner(starts, held, clients, values, rank, vectors):
-    """Return products of rows with vectors `[clients, vectors]`: `[rows, vectors]`."""
-    products = np.zeros((rank, vectors.shape[1]))
+    """Return products of rows with vectors `[vectors, clients]`: `[rows, vectors]`."""
+    products = np.empty((rank, vectors.shape[0]))
     for j in range(rank):
-        for k in range(starts[j], starts[j + 1]):
-            # rows without weights store none: all their entries are 1
-            value = 1.0 if held[j] < 0 else values[held[j] + k - starts[j]]
-            for a in range(vectors.shape[1]):
-                products[j, a] += value * vectors[clients[k], a]
+        for a in range(vectors.shape[0]):
+            total = 0.0
+            if held[j] < 0:  # a row without weights: all its entries are 1
+                for k in range(starts[j], starts[j + 1]):
+                    total += vectors[a, clients[k]]
+            else:
+                first = held[j] - starts[j]
+                for k in range(starts[j], starts[j + 1]):
+                    total += values[first + k] * vectors[a, clients[k]]
+            products[j, a] = total
     return products
 
 
 @compiled
 def spread(starts, held, clients, values, factors, vectors):
-    """Subtract rows times factors `[rows, vectors]` from `[clients, vectors]`."""
+    """Subtract rows times factors `[rows, vectors]` from `[vectors, clients]`."""
     for j in range(factors.shape[0]):
-        for k in range(starts[j], starts[j + 1]):
-            value = 1.0 if held[j] < 0 else values[held[j] + k - starts[j]]
-            for a in range(vectors.shape[1]):
-                vectors[clients[k], a] -= value * factors[j, a]
+        for a in range(vectors.shape[0]):
+            factor = factors[j, a]
+            if held[j] < 0:
+                for k in range(starts[j], starts[j + 1]):
+                    vectors[a, clients[k]] -= factor
+            else:
+                first = held[j] - starts[j]
+                for k in range(starts[j], starts[j + 1]):
+                    vectors[a, clients[k]] -= values[first + k] * factor
 
 
 @compiled

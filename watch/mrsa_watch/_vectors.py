@@ -168,12 +168,12 @@ def inner(
     vectors: np.ndarray,
 ) -> np.ndarray:
     """Do what `_loops.inner` does."""
-    products = np.zeros((rank, *vectors.shape[1:]))
+    products = np.zeros((rank, len(vectors)))
     for j in range(rank):
-        seen = vectors[clients[starts[j] : starts[j + 1]]]
+        seen = vectors[:, clients[starts[j] : starts[j + 1]]]
         if held[j] >= 0:
-            seen = (seen.T * values[held[j] : held[j] + len(seen)]).T
-        products[j] = seen.sum(axis=0)
+            seen = seen * values[held[j] : held[j] + seen.shape[1]]
+        products[j] = seen.sum(axis=1)
     return products
 
 
@@ -191,7 +191,7 @@ def spread(
         entries = np.ones(len(places))
         if held[j] >= 0:
             entries = values[held[j] : held[j] + len(places)]
-        vectors[places] -= np.multiply.outer(entries, factor)
+        vectors[:, places] -= np.multiply.outer(factor, entries)
 
 
 def solve_lower(lower: np.ndarray, right: np.ndarray) -> None:
