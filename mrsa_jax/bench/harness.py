@@ -240,8 +240,9 @@ def compare(
         aim: Ratio aimed at.
         repeats: Timed calls of each side, interleaved.
         made_bytes: Bytes that one call of `ours` makes or sends.
-        is_elsewhere: `ours` works in another process, whose memory the caller
-            knows; else a further call measures it.
+        is_elsewhere: Each call of both is another process, whose memory the caller
+            knows; the first calls are repeats like all others then. Else a further call
+            measures the memory.
         note: Anything a reader must know.
 
     Returns:
@@ -262,14 +263,18 @@ def compare(
     first = _timed(ours)
     compiled = {name: count - before[name] for name, count in _compilations().items()}
     scale = 1.0 if peer_work is None else work / peer_work
-    peer_value = None if peer is None else _timed(peer).value
+    peer_first = None if peer is None else _timed(peer)
     if check is not None:
-        _checked(check, first.value, peer_value)
+        _checked(check, first.value, None if peer_first is None else peer_first.value)
     first_seconds = first.seconds
-    del first, peer_value  # a second result would be counted as memory of the call
-    memory = None if is_elsewhere else _memory_of(ours)
     calls: list[_Timed] = []
     peer_calls: list[_Timed] = []
+    if is_elsewhere:  # as cold as any further call
+        calls.append(first._replace(value=None))
+        if peer_first is not None:
+            peer_calls.append(_as_reported(peer_first))
+    del first, peer_first  # a second result would be counted as memory of the call
+    memory = None if is_elsewhere else _memory_of(ours)
     # interleaved, so that a loaded machine slows both sides
     for _ in range(REPEATS.get() or repeats):
         calls.append(_timed(ours)._replace(value=None))

@@ -138,6 +138,22 @@ def test_a_peer_in_another_process_is_timed_there() -> None:
     assert silent.core_ratio is None
 
 
+def test_first_calls_of_fresh_processes_are_repeats() -> None:
+    ours, theirs = iter(range(9)), iter(range(9))
+    item = harness.compare(
+        lambda: next(ours),
+        lambda: next(theirs),
+        work=1.0,
+        repeats=2,
+        is_elsewhere=True,
+    )
+    # three calls of each side, and none for the memory
+    assert (
+        next(ours) == next(theirs) == len(item.seconds) == len(item.peer_seconds) == 3
+    )
+    assert item.seconds[0] == item.first_call_seconds
+
+
 def test_ours_alone_is_checked_too() -> None:
     def check(found: int, nothing: None) -> None:
         assert nothing is None
