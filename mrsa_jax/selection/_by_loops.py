@@ -84,12 +84,13 @@ def history_by_loops(job: Rollout) -> Bool[np.ndarray, "trials rounds clients"]:
 
 def _play(job: Rollout, history: np.ndarray) -> np.ndarray:
     """Fill the history, unless it has no rounds; return the counts."""
-    from mrsa_jax.selection._loops import LANES, Sizes, Tables, play
+    from mrsa_jax._core.threefry_loops import WORDS
+    from mrsa_jax.selection._loops import Sizes, Tables, play
 
     scheme, online = job.schemes
     rounds = job.num_rounds
     clients = scheme.num_clients
-    padding = (0, -clients % LANES)
+    padding = (0, -clients % WORDS)
     chances = np.zeros(0, np.uint32)
     blocks = 1, 0, 0
     if type(scheme) is BlockSelection:

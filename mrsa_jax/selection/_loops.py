@@ -17,7 +17,7 @@ import numpy as np
 
 from mrsa_jax._core.compiled import compiled
 from mrsa_jax._core.streams import _CLIENTS, ALWAYS, Stream
-from mrsa_jax._core.threefry_loops import threefry, threefry_words
+from mrsa_jax._core.threefry_loops import WORDS, threefry, threefry_words
 
 LANES = 16
 _TILE = 64  # rounds whose keys are made together
@@ -213,8 +213,8 @@ def _take_least_used(k0, k1, wanted, every, units, firsts, words, keys, scores):
                 units[count] = i
                 firsts[count] = every[i]
                 count += scores[i] == least
-            upto = (count + LANES - 1) // LANES * LANES
-            threefry_words(k0, k1, _FIRST_WORDS, 0, firsts[:upto], words[:upto])
+            upto = (count + WORDS - 1) // WORDS * WORDS
+            threefry_words(k0, k1, _FIRST_WORDS, firsts[:upto], words[:upto])
             keys[:] = _TOP
             for i in range(count):
                 keys[units[i]] = min(np.int32(words[i] >> _ONE), _LAST)
@@ -225,7 +225,7 @@ def _take_least_used(k0, k1, wanted, every, units, firsts, words, keys, scores):
 @compiled
 def _take_any(k0, k1, wanted, candidates, every, words, keys, scores):
     """Mark as taken those with the smallest (key, index), `wanted` of the available."""
-    threefry_words(k0, k1, _SECOND_WORDS, 0, every, words)
+    threefry_words(k0, k1, _SECOND_WORDS, every, words)
     for i in range(scores.size):
         key = min(np.int32(words[i] >> _ONE), _LAST)
         keys[i] = key if (scores[i] >= 0) & (scores[i] != _TOP) else _TOP
@@ -246,7 +246,7 @@ def _keep(scores, size, row):
 @compiled
 def _toss(k0, k1, order, chances, online, words, scores):
     """Mark as taken the clients online whose coin comes up."""
-    threefry_words(k0, k1, _FIRST_WORDS, 0, order, words)
+    threefry_words(k0, k1, _FIRST_WORDS, order, words)
     for i in range(scores.size):
         joins = (words[i] < chances[i]) | (chances[i] == _ALWAYS)
         scores[i] = _TAKEN if (online[i] == 1) & joins else _TOP
@@ -258,7 +258,7 @@ class Tables(NamedTuple):
     Attributes:
         key: uint32[2], of the seed.
         order: uint32, the clients in the order in which words are drawn: the first ones
-            of all blocks, then the second ones.
+            of all blocks, then the second ones; up to a multiple of `WORDS`.
         limits: uint32[rows, clients in that order], a row for each round, the first one
             again after the last: a client is away when its word is below. Of chains
             three rows: for who of those online leaves, who of the others returns, and
@@ -315,9 +315,9 @@ def play(tables, sizes, totals, history):
     words = np.empty(order.size, np.uint32)
     online = np.empty(order.size, np.int32)
     # the first clients of the blocks; behind them what counts for nothing
-    every = order[:width]
-    others = np.empty(width, np.uint32)
-    firsts = np.empty(width + 1, np.uint32)
+    every = order[: (blocks + WORDS - 1) // WORDS * WORDS]
+    others = np.empty(every.size, np.uint32)
+    firsts = np.empty(every.size + 1, np.uint32)
     units = np.empty(width + 1, np.uint32)
     scores = np.empty(width, np.int32)
     ranks = np.empty(width, np.int32)
@@ -329,7 +329,7 @@ def play(tables, sizes, totals, history):
         counts[:] = np.int32(0)
         for j in range(-chained, rounds):
             a0, a1, s0, s1 = _round_keys(k0, k1, j, chained, keys)
-            threefry_words(a0, a1, _FIRST_WORDS, 0, order, words)
+            threefry_words(a0, a1, _FIRST_WORDS, order, words)
             _move_on(j, chained, limits, words, online)
             if j < 0:
                 continue
