@@ -123,7 +123,8 @@ def _wait(joined, tosses, chance):
 def _shift(row, joined, before, here, shift):
     for i in range(row.size):
         hit = (joined[i] == here) | (before[i] == here)
-        row[i] += shift if hit else _F(0)
+        # a product, of which the compiler makes vectors here, and not of a choice
+        row[i] += shift * _F(np.int32(hit))
 
 
 @compiled
@@ -147,23 +148,37 @@ def _pass_round(rested, ending, gain, join, stay):
         rested[i] = stay * now
 
 
+# written out, for array expressions of numba take longer within the large loop
+@compiled
+def _add(sums, row):
+    for i in range(sums.size):
+        sums[i] += row[i]
+
+
+@compiled
+def _scale(row, factors):
+    for i in range(row.size):
+        row[i] *= factors[i]
+
+
 @compiled
 def _rescale(rested, ending, sums, total):
     """Let those rest who do from the next block on, and divide by the sum of all.
 
     Its logarithm joins `total`.
     """
-    rested += ending[0]
-    ending[0] = _F(0)
-    sums[:] = rested
+    for i in range(rested.size):
+        rested[i] += ending[0, i]
+        ending[0, i] = _F(0)
+        sums[i] = rested[i]
     for t in range(1, len(ending)):
-        sums += ending[t]
+        _add(sums, ending[t])
     for i in range(total.size):
         total[i] += _log(sums[i])
         sums[i] = _ONE / sums[i]
-    rested *= sums
+    _scale(rested, sums)
     for t in range(1, len(ending)):
-        ending[t] *= sums
+        _scale(ending[t], sums)
 
 
 @compiled
