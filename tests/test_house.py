@@ -32,7 +32,7 @@ TOKENS = {
     "cli": 16_700,
     "data": 14_700,
     "design": 1_500,
-    "dp": 27_900,
+    "dp": 27_950,
     "federated": 39_500,
     "graphs": 4_950,
     "hetero": 34_650,

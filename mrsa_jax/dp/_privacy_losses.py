@@ -62,6 +62,7 @@ SAMPLES = 2048
 _PART = 8  # chunks that a thread takes at once
 _NEVER = -1e30  # logarithm of 0, in sums that stay finite
 _FARTHEST = 6.7  # normal numbers: sqrt(2 log(2^32)) at most
+_LONGEST = 1e14  # of a client's shift: its square stays far from `_NEVER`
 _RANGE = 70.0  # see `Rests.needs_logarithms`
 
 
@@ -289,7 +290,8 @@ def privacy_losses(
 
     Raises:
         ConfigurationError: For schemes whose clients do not join by their own coins or
-            bins, a strategy that is too wide or has negative entries, or as `account`.
+            bins, a strategy that is too wide or has negative entries, noise so small
+            that float32 cannot hold the losses, or as `account`.
 
     Examples:
         >>> import mrsa_jax as mj
@@ -358,6 +360,10 @@ def losses_of(
     with_it: bool,
 ) -> Float32[np.ndarray, " samples"]:
     """Draw a client's losses (see `privacy_losses`)."""
+    largest = 1.0 if strategy is None else np.linalg.norm(strategy, axis=0).max()
+    least = law.rounds * float(largest) / _LONGEST
+    rule = f"must be at least {least:.3g} for losses that float32 can hold"
+    require(noise_multiplier >= least, "noise_multiplier", rule, noise_multiplier)
     chunks = -(-samples // SAMPLES)
     if getattr(law.selector, "fresh", False) and law.rounds > int(
         law.selector.num_bins

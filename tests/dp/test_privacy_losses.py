@@ -369,6 +369,20 @@ _refused = functools.cache(
 )
 
 
+@pytest.mark.parametrize("is_bins", [False, True])
+def test_hardly_any_noise_shows_each_participation(is_bins: bool) -> None:
+    """Whoever sees exact sums gains 1 / (2 z^2) by each round of the client."""
+    scheme = selection.balls_in_bins(3, 3) if is_bins else _coins()
+    for z in (1e-12, 1e-9):
+        losses = privacy_losses(scheme, _always(), 9, z, 200)
+        rounds = np.asarray(losses, np.float64) * 2 * z**2
+        np.testing.assert_allclose(rounds, np.rint(rounds), atol=1e-3)
+        assert rounds.max() >= 1
+    for z in (1e-16, 1e-30, 1e-39):
+        with pytest.raises(ConfigurationError, match=r"must be at least 9e-14 for"):
+            privacy_losses(scheme, _always(), 9, z, 200)
+
+
 def test_refused() -> None:
     for asked, message in _refused():
         given = {
