@@ -253,12 +253,12 @@ def _toss(k0, k1, order, chances, online, words, scores):
 
 
 class Tables(NamedTuple):
-    """Numbers of every client, up to a multiple of `LANES`.
+    """Numbers of every client, up to a multiple of `WORDS`.
 
     Attributes:
         key: uint32[2], of the seed.
         order: uint32, the clients in the order in which words are drawn: the first ones
-            of all blocks, then the second ones; up to a multiple of `WORDS`.
+            of all blocks, then the second ones.
         limits: uint32[rows, clients in that order], a row for each round, the first one
             again after the last: a client is away when its word is below. Of chains
             three rows: for who of those online leaves, who of the others returns, and

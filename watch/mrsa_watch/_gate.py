@@ -531,7 +531,7 @@ def _row_of(judged: Judged, cohort: Cohort) -> Row | None:
 
 def _num_clients(histories: Sequence[History]) -> int:
     """Return the number of clients in any of the histories."""
-    if len(histories) == 1:
+    if len(histories) == 1:  # whose names are many, and each there once
         return len(histories[0].names)
     return len(set().union(*(history.names for history in histories)))
 

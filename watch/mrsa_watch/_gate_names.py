@@ -96,13 +96,13 @@ class Clients:
         return self._given.get(name, name)
 
     def _name(self, client: Any) -> str:
-        if self._pseudonyms is None and type(client) is str and client in self._names:
-            return client  # was checked when it was new
         if self._pseudonyms is not None:
             pseudonym = self._pseudonyms.of(client)
             # the adapters ask by pseudonyms, which their recorder makes
             is_other = pseudonym not in self._names and client in self._names
             return client if is_other else pseudonym
+        if type(client) is str and client in self._names:
+            return client  # was checked when it was new
         text = client_text(client)
         rule = (
             "must be pseudonyms as in the log "
